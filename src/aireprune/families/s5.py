@@ -1,0 +1,96 @@
+"""S5: one MIMO system per layer, states shared by all features.
+
+Layouts
+  official Flax   Lambda_re, Lambda_im (P,), log_step (P, 1), B (P, h, 2), D (h,) and the readout as C (h, P, 2),
+                  C1 and C2 (bidirectional), or C (h, 2P, 2) (bidirectional, complex_normal)
+  s5-pytorch      Lambda (P,) complex, log_step (P,), B (P, h, 2), C (h, P) or (h, 2P) complex; full spectrum
+
+Whether a stored mode stands for a conjugate pair (conj_sym) does not change any ranking, so scores do not need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aireprune.discretize import DISCRETIZE
+from aireprune.errors import AireError
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.states import LayerStates, from_modes
+
+CLIP_EIGS_AT = -1e-4
+SILENT_POLE = -0.5  # Re of the continuous pole that padding states get
+
+
+class S5:
+    name = "s5"
+    looked_for = "Lambda_re, Lambda_im, log_step, B, C or C1 and C2 (official S5); Lambda, log_step, B, C (s5-pytorch)"
+
+    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+        official = [self._layer(shapes, config, prefix, False) for prefix in prefixes(shapes, "Lambda_re")]
+        torch_port = [
+            self._layer(shapes, config, prefix, True)
+            for prefix in prefixes(shapes, "Lambda")
+            if f"{prefix}log_step" in shapes and f"{prefix}B" in shapes
+        ]
+        return official + torch_port
+
+    def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str, torch_port: bool) -> Layer:
+        why = f"the S5 layer {prefix.rstrip('.') or '(top level)'} needs it"
+        poles = ("Lambda",) if torch_port else ("Lambda_re", "Lambda_im")
+        (p,) = expect_shape(shapes, prefix + poles[0], (None,), why)
+        for role in poles:
+            expect_shape(shapes, prefix + role, (p,), why)
+        _, h, _ = expect_shape(shapes, prefix + "B", (p, None, 2), why)
+        expect_shape(shapes, prefix + "log_step", (p,) if len(shapes.get(prefix + "log_step", ())) == 1 else (p, 1), why)
+        tail = () if torch_port else (2,)
+        readouts: tuple[str, ...] = ("C1", "C2") if prefix + "C1" in shapes else ("C",)
+        for role in readouts:
+            columns = 2 * p if shapes.get(prefix + role, (0, 0))[1:2] == (2 * p,) and readouts == ("C",) else p
+            expect_shape(shapes, prefix + role, (h, columns, *tail), why)
+        directions = 2 if readouts == ("C1", "C2") or (p and shapes[prefix + "C"][1] == 2 * p) else 1
+        options = {
+            "discretization": config.get("discretization", "zoh"),
+            "clip_eigs": bool(config.get("clip_eigs", False)),
+            "step_rescale": float(config.get("step_rescale", 1.0)),
+            "conj_sym": False if torch_port else bool(config.get("conj_sym", True)),
+            "directions": directions,
+        }
+        if options["discretization"] not in DISCRETIZE:
+            raise AireError(f"Discretization {options['discretization']!r} is not one of {', '.join(DISCRETIZE)}.")
+        arrays = {role: prefix + role for role in (*poles, "log_step", "B", *readouts)}
+        return Layer(self.name, prefix.rstrip("."), p, arrays, options)
+
+    def modes(self, layer: Layer, arrays: NamedArrays) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """log|lam| (P,), arg lam (P,), discretised B (P, h) and C per direction (d, h, P), all in double precision."""
+        read = {role: layer.read(arrays, role) for role in layer.arrays}
+        pole = read["Lambda"] if "Lambda" in read else read["Lambda_re"] + 1j * read["Lambda_im"]
+        if layer.options["clip_eigs"]:
+            pole = np.minimum(pole.real, CLIP_EIGS_AT) + 1j * pole.imag
+        step = layer.options["step_rescale"] * np.exp(read["log_step"].reshape(-1))
+        log_radius, angle, factor = DISCRETIZE[layer.options["discretization"]](pole, step)
+        b = factor[:, None] * (read["B"][..., 0] + 1j * read["B"][..., 1])
+        readouts = [read[role] for role in ("C1", "C2", "C") if role in read]
+        c = np.stack([part if np.iscomplexobj(part) else part[..., 0] + 1j * part[..., 1] for part in readouts])
+        if len(c) < layer.options["directions"]:  # one C with the columns of both directions
+            c = np.stack(np.split(c[0], 2, axis=1))
+        return log_radius, angle, b, c
+
+    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+        return from_modes(layer.name, *self.modes(layer, arrays))
+
+    def cuts(self, layer: Layer) -> dict[str, Cut]:
+        one = np.arange(layer.states)[:, None]
+        both = np.concatenate([one, one + layer.states], axis=1)
+        columns = both if layer.options["directions"] == 2 and "C" in layer.arrays else one
+        cuts: dict[str, Cut] = {}
+        for role, name in layer.arrays.items():
+            if role in ("C", "C1", "C2"):
+                cuts[name] = AxisCut(1, columns, silent=True)
+            elif role == "B":
+                cuts[name] = AxisCut(0, one, silent=True)
+            else:
+                cuts[name] = AxisCut(0, one, fill=SILENT_POLE if role in ("Lambda", "Lambda_re") else 0.0)
+        return cuts

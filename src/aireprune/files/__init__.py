@@ -1,0 +1,1 @@
+"""Files at the edge: everything that reads or writes a checkpoint."""

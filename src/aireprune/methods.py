@@ -1,0 +1,39 @@
+"""The registry of methods. A method is nothing but a criterion, a normalisation and a scope (METHOD.md section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aireprune.errors import AireError
+
+
+@dataclass(frozen=True)
+class Method:
+    name: str
+    criterion: str
+    prefix: bool  # prefix-normalise the scores of each layer
+    scope: str  # "global": one ranking over all layers; "uniform": the same share of every layer
+    summary: str
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("aire", "energy", True, "global", "impulse-response energy, prefix-normalised, one global threshold"),
+        Method("last", "peak", True, "global", "H-infinity norm, prefix-normalised, one global threshold"),
+        Method("lamp", "magnitude", True, "global", "magnitude, prefix-normalised, one global threshold"),
+        Method("global-hinf", "peak", False, "global", "H-infinity norm, one global threshold"),
+        Method("uniform-hinf", "peak", False, "uniform", "H-infinity norm, the same share of every layer"),
+        Method("global-magnitude", "magnitude", False, "global", "magnitude, one global threshold"),
+        Method("uniform-magnitude", "magnitude", False, "uniform", "magnitude, the same share of every layer"),
+        Method("random", "random", False, "uniform", "seeded random choice, the same share of every layer"),
+        Method("aire-published", "energy-published", True, "global", "aire with the slip of the authors' code"),
+        Method("last-published", "peak-published", True, "global", "last with the slip of the authors' code"),
+    )
+}
+
+
+def method(name: str) -> Method:
+    if name not in METHODS:
+        raise AireError(f"There is no method {name!r}. Methods: {', '.join(METHODS)}.")
+    return METHODS[name]

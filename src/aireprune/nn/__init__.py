@@ -1,0 +1,1 @@
+"""PyTorch models that are parameter-compatible with the official ones."""

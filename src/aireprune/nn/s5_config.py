@@ -1,0 +1,85 @@
+"""What a checkpoint of the official S5 does not say about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from aireprune.errors import AireError
+
+ACTIVATIONS = ("full_glu", "half_glu1", "half_glu2", "gelu")
+C_INITS = ("lecun_normal", "trunc_standard_normal", "complex_normal")
+
+
+@dataclass(frozen=True)
+class S5Config:
+    """Configuration of an S5 classifier; names follow the official implementation's.
+
+    h: features. n: state size of a layer, counting both halves of each conjugate pair. blocks: HiPPO blocks at
+    initialisation. states: stored modes per layer once they differ from layer to layer (n/2 with conj_sym, else n).
+    """
+
+    d_input: int
+    d_output: int
+    h: int
+    n: int
+    layers: int
+    blocks: int = 1
+    conj_sym: bool = True
+    bidirectional: bool = False
+    C_init: str = "trunc_standard_normal"
+    discretization: str = "zoh"
+    clip_eigs: bool = False
+    activation: str = "half_glu2"
+    prenorm: bool = True
+    batchnorm: bool = True
+    padded: bool = False
+    mode: str = "pool"
+    step_rescale: float = 1.0
+    retrieval: bool = False
+    dropout: float = 0.0
+    dt_min: float = 0.001
+    dt_max: float = 0.1
+    states: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for key, allowed in (
+            ("activation", ACTIVATIONS),
+            ("C_init", C_INITS),
+            ("discretization", ("zoh", "bilinear")),
+            ("mode", ("pool", "last")),
+        ):
+            if getattr(self, key) not in allowed:
+                raise AireError(f"S5 configuration: {key} is {getattr(self, key)!r}, expected one of {', '.join(allowed)}.")
+        if self.states is not None and len(self.states) != self.layers:
+            raise AireError(f"S5 configuration: states lists {len(self.states)} layers, but layers is {self.layers}.")
+
+    @property
+    def modes(self) -> tuple[int, ...]:
+        """Stored modes of every layer."""
+        return self.states or (self.n // 2 if self.conj_sym else self.n,) * self.layers
+
+    @property
+    def one_c_matrix(self) -> bool:
+        """Both directions share one C with twice the columns (the official complex_normal initialisation)."""
+        return self.C_init == "complex_normal"
+
+    def with_states(self, states: tuple[int, ...]) -> S5Config:
+        return replace(self, states=tuple(int(s) for s in states))
+
+    def to_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        values["states"] = None if self.states is None else list(self.states)
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "configuration") -> S5Config:
+        """Build from a mapping; keys that S5 does not know (seed, name, …) are ignored, missing ones are named."""
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        needed = [key for key in ("d_input", "d_output", "h", "n", "layers") if key not in known]
+        if needed:
+            raise AireError(f"{where}: the S5 configuration has no {', '.join(needed)}.")
+        if known.get("states") is not None:
+            known["states"] = tuple(known["states"])
+        return cls(**known)

@@ -1,0 +1,210 @@
+"""A plan: which states of which layers stay, why, and for which checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aireprune.criteria import CRITERIA, WITH_HORIZON, Settings, energy
+from aireprune.errors import AireError
+from aireprune.families.base import Layer, NamedArrays
+from aireprune.files.atomic import atomic_path
+from aireprune.methods import method as find_method
+from aireprune.selection import Budget, select
+from aireprune.states import LayerStates
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What stays of one layer."""
+
+    name: str
+    family: str
+    states: int
+    kept: tuple[int, ...]
+    energy_kept: float  # share of the layer's summed [energy] that the kept states hold (stable states only)
+
+    @property
+    def ratio(self) -> float:
+        return 1 - len(self.kept) / self.states if self.states else 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The kept states of every layer, and everything that led to them."""
+
+    method: str
+    ratio: float | None
+    threshold: float  # the score from which states were kept
+    by_threshold: bool  # the user gave the threshold; otherwise it follows from the ratio
+    min_states: int
+    epsilon: float
+    horizon: int | None
+    seed: int
+    fingerprint: str  # of the checkpoint the plan was made from
+    layers: tuple[LayerPlan, ...]
+
+    @property
+    def states(self) -> int:
+        return sum(layer.states for layer in self.layers)
+
+    @property
+    def kept(self) -> int:
+        return sum(len(layer.kept) for layer in self.layers)
+
+    @property
+    def achieved_ratio(self) -> float:
+        """Share of states that really goes, after rounding and min_states."""
+        return 1 - self.kept / self.states if self.states else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        values["threshold"] = None if math.isinf(self.threshold) else self.threshold
+        return {"schema": SCHEMA, **values}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1) + "\n"
+
+    def save(self, path: str | Path) -> None:
+        with atomic_path(Path(path)) as temporary:
+            temporary.write_text(self.to_json())
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "plan") -> Plan:
+        if not isinstance(values, Mapping) or values.get("schema") != SCHEMA:
+            found = values.get("schema") if isinstance(values, Mapping) else type(values).__name__
+            raise AireError(f"{where}: plan schema {found!r} is not the one this version reads ({SCHEMA}).")
+        fields = {key: value for key, value in values.items() if key != "schema"}
+        try:
+            fields["layers"] = tuple(LayerPlan(**{**layer, "kept": tuple(layer["kept"])}) for layer in fields["layers"])
+            fields["threshold"] = math.inf if fields["threshold"] is None else fields["threshold"]
+            return cls(**fields)
+        except (KeyError, TypeError) as problem:
+            raise AireError(f"{where}: not a complete plan ({problem}).") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        try:
+            values = json.loads(Path(path).read_text())
+        except FileNotFoundError:
+            raise AireError(f"There is no plan file {path}.") from None
+        except (OSError, ValueError) as problem:
+            raise AireError(f"{path} is not a plan: {problem}.") from None
+        return cls.from_dict(values, str(path))
+
+    def check(self, layers: Sequence[Layer], arrays: NamedArrays) -> None:
+        """Raise unless the plan was made from exactly these layers."""
+        if [layer.states for layer in layers] != [layer.states for layer in self.layers]:
+            raise AireError(
+                f"The plan was made for another model: it has {_sizes(self.layers)}, this one has {_sizes(layers)}."
+            )
+        if fingerprint(layers, arrays) != self.fingerprint:
+            raise AireError(
+                "The plan was made from another checkpoint: the shapes agree but the weights of the state space layers "
+                "do not. Make a new plan from this one."
+            )
+
+
+def _sizes(layers: Sequence[Layer] | Sequence[LayerPlan]) -> str:
+    return f"{len(layers)} layers with {', '.join(str(layer.states) for layer in layers)} states"
+
+
+def fingerprint(layers: Sequence[Layer], arrays: NamedArrays) -> str:
+    """A hash of every array of every state space layer, by role: the same for a file and for the module loaded from it."""
+    digest = hashlib.sha256()
+    for layer in layers:
+        for role in sorted(layer.arrays):
+            values = np.asarray(arrays[layer.arrays[role]])
+            dtype = np.complex64 if np.iscomplexobj(values) else np.float32
+            digest.update(f"{layer.family} {role} {values.shape};".encode())
+            digest.update(np.ascontiguousarray(values, dtype).tobytes())
+    return digest.hexdigest()
+
+
+def make_plan(
+    layers: Sequence[Layer],
+    states: Sequence[LayerStates],
+    fingerprint: str,
+    method: str = "aire",
+    budget: Budget | None = None,
+    epsilon: float = 0.0,
+    horizon: int | None = None,
+    seed: int = 0,
+    unstable: str = "refuse",
+) -> Plan:
+    """Score, select, and write down why. `unstable`: 'refuse' raises, 'keep' never removes an unstable state."""
+    budget = budget or Budget(ratio=0.5)
+    always = unstable_states(states, unstable)
+    chosen = find_method(method)
+    scores = score_states(states, method, horizon, seed)
+    selection = select(scores, budget, chosen.prefix, chosen.scope, epsilon, always)
+    energies = score_states(states, "aire")
+    planned = [
+        LayerPlan(layer.name, layer.family, layer.states, tuple(map(int, kept)), _share(energy_, kept))
+        for layer, kept, energy_ in zip(layers, selection.kept, energies, strict=True)
+    ]
+    return Plan(
+        method=method,
+        ratio=budget.ratio,
+        threshold=selection.threshold,
+        by_threshold=budget.threshold is not None,
+        min_states=budget.min_states,
+        epsilon=epsilon,
+        horizon=horizon,
+        seed=seed,
+        fingerprint=fingerprint,
+        layers=tuple(planned),
+    )
+
+
+def score_states(
+    states: Sequence[LayerStates], method: str, horizon: int | None = None, seed: int = 0
+) -> list[np.ndarray]:
+    """Raw scores per layer, before normalisation; NaN for unstable states, which have none."""
+    criterion = find_method(method).criterion
+    if horizon is not None and criterion not in WITH_HORIZON:
+        raise AireError(f"A horizon belongs to the energy criterion; method {method!r} scores by {criterion}.")
+    if horizon is not None and horizon < 1:
+        raise AireError(f"The horizon is a number of time steps, 1 or more; got {horizon}.")
+    scores = []
+    for number, layer in enumerate(states):
+        with np.errstate(divide="ignore", invalid="ignore"):  # unstable states, blanked below
+            values = CRITERIA[criterion](layer, Settings(horizon, seed, number))
+        values[layer.unstable] = np.nan
+        scores.append(values)
+    return scores
+
+
+def unstable_states(states: Sequence[LayerStates], policy: str) -> list[np.ndarray]:
+    """Which states must stay because they cannot be scored; raises under the policy 'refuse' if there are any."""
+    if policy not in ("refuse", "keep"):
+        raise AireError(f"The policy for unstable states is 'refuse' or 'keep', not {policy!r}.")
+    marks = [layer.unstable for layer in states]
+    if policy == "refuse" and any(mark.any() for mark in marks):
+        where = "; ".join(
+            f"{layer.name} state {', '.join(map(str, np.flatnonzero(mark)[:8]))}{' …' if mark.sum() > 8 else ''}"
+            for layer, mark in zip(states, marks, strict=True)
+            if mark.any()
+        )
+        raise AireError(
+            f"Unstable poles (|lambda| >= 1) have infinite energy and cannot be ranked: {where}. Allow them with "
+            "unstable='keep' (--unstable keep): they then always stay and the others are ranked without them."
+        )
+    return marks
+
+
+def _share(energies: np.ndarray, kept: np.ndarray) -> float:
+    total = float(np.nansum(energies))
+    return float(np.nansum(energies[kept])) / total if total > 0 else 1.0
+
+
+__all__ = ["SCHEMA", "LayerPlan", "Plan", "energy", "fingerprint", "make_plan", "score_states", "unstable_states"]

@@ -1,0 +1,138 @@
+"""From scores to kept states: normalisation, scope, budget (METHOD.md section 3). Pure functions over lists of arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from aireprune.errors import AireError
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much to keep: a share `ratio` of all states goes, or everything that scores below `threshold` does."""
+
+    ratio: float | None = None
+    threshold: float | None = None
+    min_states: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.ratio is None) == (self.threshold is None):
+            raise AireError("Give either a ratio or a threshold, and not both.")
+        if self.ratio is not None and not 0 <= self.ratio <= 1:
+            raise AireError(f"The ratio is the share of states to remove, from 0 to 1; got {self.ratio}.")
+        if self.threshold is not None and not self.threshold >= 0:
+            raise AireError(f"The threshold is a score, 0 or more; got {self.threshold}.")
+        if self.min_states < 0:
+            raise AireError(f"min_states is a number of states, 0 or more; got {self.min_states}.")
+
+    def keep_of(self, states: int) -> int:
+        """floor((1 - ratio) states), exactly: 1 - 0.9 of 10 states is 1, whatever binary fractions make of it."""
+        return int((1 - Fraction(repr(float(self.ratio or 0)))) * states)
+
+
+@dataclass(frozen=True)
+class Selection:
+    kept: list[np.ndarray]  # ascending indices per layer
+    scores: list[np.ndarray]  # what was compared: normalised where the method says so
+    threshold: float  # the lowest score that was kept on its merit; inf if none was
+
+
+def prefix_normalize(scores: np.ndarray, epsilon: float = 0.0) -> np.ndarray:
+    """s_(i) / (sum_{j<=i} s_(j) + epsilon) over the descending order, returned in the original order.
+
+    Non-increasing along the order. Where the sum is 0 every score so far is 0, and so is the quotient.
+    """
+    order = np.argsort(-scores, kind="stable")
+    descending = scores[order]
+    total = np.cumsum(descending) + epsilon
+    normalized = np.empty_like(descending)
+    normalized[order] = np.divide(descending, total, out=np.zeros_like(descending), where=total > 0)
+    return normalized
+
+
+def select(
+    scores: list[np.ndarray],
+    budget: Budget,
+    prefix: bool = True,
+    scope: str = "global",
+    epsilon: float = 0.0,
+    always: list[np.ndarray] | None = None,
+) -> Selection:
+    """Choose the states to keep. Ties go to the lower (layer, index), so that a budget is met exactly.
+
+    `always` marks states that stay whatever they score (unstable ones under the policy 'keep'); they count towards the
+    budget but not in the normalisation, and their score is reported as infinite.
+    """
+    if epsilon < 0:
+        raise AireError(f"epsilon is added to a sum of energies, so it is 0 or more; got {epsilon}.")
+    if epsilon and not prefix:
+        raise AireError("epsilon belongs to prefix normalisation, which this method does not use.")
+    always = always or [np.zeros(len(s), bool) for s in scores]
+    ranked = []
+    for layer, must in zip(scores, always, strict=True):
+        values = np.full(len(layer), np.inf)
+        values[~must] = prefix_normalize(layer[~must], epsilon) if prefix else layer[~must]
+        ranked.append(values)
+    if budget.threshold is not None:
+        if scope == "uniform":
+            raise AireError("A uniform method keeps the same share of every layer, so it takes a ratio, not a threshold.")
+        wanted = [_at_least(values, budget) for values in ranked]
+    elif scope == "uniform":
+        wanted = _uniform_counts(ranked, budget)
+    else:
+        wanted = _global_counts(ranked, budget)
+    kept = [np.sort(_order(v)[: max(k, m.sum())]) for v, k, m in zip(ranked, wanted, always, strict=True)]
+    if budget.threshold is not None:
+        return Selection(kept, ranked, budget.threshold)
+    return Selection(kept, ranked, _lowest_kept(ranked, kept, budget, always))
+
+
+def _order(values: np.ndarray) -> np.ndarray:
+    """Indices by descending score, ties by index."""
+    return np.argsort(-values, kind="stable")
+
+
+def _at_least(values: np.ndarray, budget: Budget) -> int:
+    return max(int((values >= budget.threshold).sum()), min(budget.min_states, len(values)))
+
+
+def _uniform_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
+    """The same share of every layer; what rounding leaves over goes to the largest remainders, ties by layer."""
+    sizes = [len(v) for v in ranked]
+    share = 1 - Fraction(repr(float(budget.ratio or 0)))
+    counts = [int(share * n) for n in sizes]
+    remainders = [share * n - k for n, k in zip(sizes, counts, strict=True)]
+    spare = budget.keep_of(sum(sizes)) - sum(counts)
+    for layer in sorted(range(len(sizes)), key=lambda i: (-remainders[i], i))[:spare]:
+        counts[layer] += 1
+    return [max(k, min(budget.min_states, n)) for k, n in zip(counts, sizes, strict=True)]
+
+
+def _global_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
+    """One ranking over all layers, after every layer's best `min_states` have been set aside."""
+    floors = [min(budget.min_states, len(v)) for v in ranked]
+    spare = budget.keep_of(sum(map(len, ranked))) - sum(floors)
+    counts = list(floors)
+    if spare <= 0:
+        return counts
+    layer = np.concatenate([np.full(len(v) - f, i) for i, (v, f) in enumerate(zip(ranked, floors, strict=True))])
+    score = np.concatenate([v[_order(v)][f:] for v, f in zip(ranked, floors, strict=True)])
+    best = np.argsort(-score, kind="stable")[:spare]  # stable: ties by layer, then by rank within it
+    for chosen, extra in zip(*np.unique(layer[best], return_counts=True), strict=True):
+        counts[int(chosen)] += int(extra)
+    return counts
+
+
+def _lowest_kept(
+    ranked: list[np.ndarray], kept: list[np.ndarray], budget: Budget, always: list[np.ndarray]
+) -> float:
+    """The lowest kept score, of layers that keep more than their floor."""
+    lows = [
+        float(v[k][~m[k]].min())
+        for v, k, m in zip(ranked, kept, always, strict=True)
+        if len(k) > min(budget.min_states, len(v)) and (~m[k]).any()
+    ]
+    return min(lows, default=float("inf"))
