@@ -1,0 +1,159 @@
+"""Mamba-1: d_inner channels that share the gates of N states; also FalconMamba and Jamba, which normalise B and C.
+
+Layout (mamba_ssm, transformers and mambapy alike), D = d_inner, R = dt_rank:
+
+    A_log (D, N)   x_proj.weight (R + 2N, D), rows [dt: R | B: N | C: N]   dt_proj.weight (D, R), dt_proj.bias (D,)
+
+The removable unit is the state index j: all channels share B_t[j] and C_t[j], so it holds one mode per channel (m = D).
+
+The data-free energy
+    x_t is the input of the selective part (after convolution and SiLU). Channel d and state j obey
+
+        h_t = exp(-Delta_t a) h_{t-1} + Delta_t B_t[j] x_t[d],   y_t[d] = sum_j C_t[j] h_t + D_d x_t[d],   a = exp(A_log[d, j])
+        B_t[j] = W_B[j] . x_t,   C_t[j] = W_C[j] . x_t,   Delta_t = softplus(dt_proj.weight (W_dt x_t) + dt_bias)
+
+    At rest (W_dt x_t = 0) the step is Delta_d = softplus(dt_bias_d), so log|lam| = -Delta_d a exactly. Let x_t be white with
+    unit variance. Then E[B_t[j]^2] = |W_B[j]|^2, and likewise for C. B_t[j] x_t[d] is uncorrelated over time, and its second
+    moment is |W_B[j]|^2 + 2 W_B[j, d]^2 for a Gaussian x_t; the second term is one channel's share of the first (about 2/D of
+    it) and is dropped, as is the same correlation between C_t and the newest input. Hence
+
+        E[h^2] = Delta_d^2 |W_B[j]|^2 / (1 - lam^2),   E[(C_t[j] h_t)^2] = |W_C[j]|^2 E[h^2]
+
+    which is [energy] with b^2 = Delta_d^2 |W_B[j]|^2 and c^2 = |W_C[j]|^2, summed over the channels d. A bias of x_proj adds
+    its square to E[B^2] or E[C^2].
+
+Norms over the state axis (FalconMamba: without weight; Jamba, and mambapy with inner_layernorms: with weight w)
+    The gates become B_j / sqrt(mean_k B_k^2 + eps) w_j, so E[B_j^2] is taken as w_j^2 |W_j|^2 / (mean_k |W_k|^2 + eps).
+    A masked state has B_k = 0 but still counts in the mean over N. If N' states stay, let a^2 = N'/N and scale the kept rows of
+    B and C by a: the mean over N' of (a B)^2 is the mean over N of the masked B^2, so the norm divides by the same number, eps
+    included, and hands out a B where the masked layer hands out B. The factor 1/a goes into the norm's weight. Without a weight,
+    B and C each keep a factor a, so the state part of y keeps a^2: D becomes a^2 D and out_proj.weight becomes out_proj.weight / a^2.
+    Padding to S states is the same with a^2 = S/N, because padding states are zero and count in the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.states import LayerStates
+
+NORM_NAMES = (("b_layernorm.weight", "c_layernorm.weight"), ("B_layernorm.weight", "C_layernorm.weight"))
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """A cut (if any) and then the factor a^power on the entries from `start` on, a^2 = states that stay / states.
+
+    Masking needs no factor. A layer that loses all its states has no state part left to correct, so a = 1 then.
+    """
+
+    states: int
+    power: int
+    cut: Cut | None = None
+    start: int = 0
+
+    def mask(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        return self.cut.mask(values, kept) if self.cut else values
+
+    def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
+        stay = len(kept) if size is None else size
+        a = np.sqrt(stay / self.states) if stay else 1.0
+        out = self.cut.remove(values, kept, size) if self.cut else values.copy()
+        out[self.start :] *= a**self.power
+        return out
+
+
+class Mamba:
+    name = "mamba"
+    looked_for = "A_log (2-D), x_proj.weight, dt_proj.weight, dt_proj.bias (Mamba, FalconMamba, Jamba)"
+
+    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+        return [
+            self._layer(shapes, config, prefix)
+            for prefix in prefixes(shapes, "A_log")
+            if len(shapes[prefix + "A_log"]) == 2
+            and (prefix + "x_proj.weight" in shapes or prefix + "dt_proj.weight" in shapes)
+        ]
+
+    def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
+        why = f"the Mamba layer {prefix.rstrip('.') or '(top level)'} needs it"
+        d, n = shapes[prefix + "A_log"]
+        _, rank = expect_shape(shapes, prefix + "dt_proj.weight", (d, None), why)
+        expect_shape(shapes, prefix + "dt_proj.bias", (d,), why)
+        expect_shape(
+            shapes, prefix + "x_proj.weight", (rank + 2 * n, d), f"{why}, with rows [dt: {rank} | B: {n} | C: {n}]"
+        )
+        roles = {"A_log": "A_log", "x_proj.weight": "x_proj.weight", "dt_proj.bias": "dt_proj.bias"}
+        if prefix + "x_proj.bias" in shapes:
+            expect_shape(shapes, prefix + "x_proj.bias", (rank + 2 * n,), why)
+            roles["x_proj.bias"] = "x_proj.bias"
+        norm = "weightless" if _weightless_norms(config) else "none"
+        for pair in NORM_NAMES:
+            if prefix + pair[0] in shapes or prefix + pair[1] in shapes:
+                norm = "weighted"
+                for role, leaf in zip(("b_norm", "c_norm"), pair, strict=True):
+                    expect_shape(shapes, prefix + leaf, (n,), why)
+                    roles[role] = leaf
+        if norm == "weightless":
+            expect_shape(shapes, prefix + "D", (d,), why)
+            expect_shape(shapes, prefix + "out_proj.weight", (None, d), why)
+            roles |= {"D": "D", "out_proj.weight": "out_proj.weight"}
+        eps = config.get("mixer_rms_eps", config.get("rms_norm_eps", 1e-6))
+        options = {"dt_rank": rank, "bc_norm": norm, "norm_eps": float(eps)}
+        return Layer(self.name, prefix.rstrip("."), n, {role: prefix + leaf for role, leaf in roles.items()}, options)
+
+    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+        n, rank = layer.states, layer.options["dt_rank"]
+        step = np.logaddexp(0, layer.read(arrays, "dt_proj.bias"))  # Delta at rest, (D,)
+        log_radius = -(step[:, None] * np.exp(layer.read(arrays, "A_log"))).T  # (N, D)
+        second_moment = (layer.read(arrays, "x_proj.weight") ** 2).sum(axis=1)
+        if "x_proj.bias" in layer.arrays:
+            second_moment = second_moment + layer.read(arrays, "x_proj.bias") ** 2
+        b2, c2 = (self._normed(layer, arrays, role, part) for role, part in zip(
+            ("b_norm", "c_norm"), np.split(second_moment[rank:], 2), strict=True))  # fmt: skip
+        modes = (n, len(step))
+        return LayerStates(
+            layer.name,
+            log_radius,
+            np.zeros(modes),
+            b2[:, None] * step**2,
+            np.broadcast_to(c2[:, None], modes)[None],
+        )
+
+    def _normed(self, layer: Layer, arrays: NamedArrays, role: str, moment: np.ndarray) -> np.ndarray:
+        """E[B_j^2] (or C) behind the norm over the state axis, if there is one."""
+        if layer.options["bc_norm"] == "none" or not len(moment):
+            return moment
+        weight = layer.read(arrays, role) if role in layer.arrays else np.ones(len(moment))
+        return np.asarray(weight**2 * moment / (moment.mean() + layer.options["norm_eps"]))
+
+    def cuts(self, layer: Layer) -> dict[str, Cut]:
+        n, rank = layer.states, layer.options["dt_rank"]
+        one = np.arange(n)[:, None]
+        rows: Cut = AxisCut(0, rank + np.concatenate([one, one + n], axis=1), silent=True)
+        weights: Cut = AxisCut(0, one, silent=True)
+        if layer.options["bc_norm"] != "none":
+            rows, weights = Rescaled(n, 1, rows, start=rank), Rescaled(n, -1, weights)
+        by_role: dict[str, Cut] = {
+            "A_log": AxisCut(1, one),
+            "x_proj.weight": rows,
+            "x_proj.bias": rows,
+            "b_norm": weights,
+            "c_norm": weights,
+            "D": Rescaled(n, 2),
+            "out_proj.weight": Rescaled(n, -2),
+        }
+        return {name: by_role[role] for role, name in layer.arrays.items() if role in by_role}
+
+
+def _weightless_norms(config: Mapping[str, Any]) -> bool:
+    """Norms without weights leave no trace among the arrays; only the configuration tells."""
+    falcon = config.get("model_type") == "falcon_mamba" or any(
+        str(name).startswith("FalconMamba") for name in config.get("architectures") or ()
+    )
+    return falcon or bool(config.get("inner_layernorms"))

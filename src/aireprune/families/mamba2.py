@@ -1,0 +1,116 @@
+"""Mamba-2 mixers: one decay per head, B and C shared by the heads of a group (also in Bamba, Zamba2, FalconH1, Nemotron-H).
+
+Layout, H heads, G groups, N states per group, d = channels of the state space part:
+
+    in_proj.weight   rows [MLP: 2 d_mlp (rarely) | z: d | x: d | B: G N | C: G N | dt: H]
+    conv1d.weight    (d + 2 G N, 1, k), channels [x | B | C]       A_log, dt_bias (H,)      norm.weight (d,), where there is one
+
+The removable unit is the index j of a group, unit g N + j, and every group must keep equally many. It holds one mode per
+head of its group (m = H / G), and each mode stands for the head's head_dim channels, which share its pole and gates.
+
+The data-free energy is Mamba-1's (see `aireprune.families.mamba`) with two differences. The pole is the head's, log|lam| =
+-softplus(dt_bias) exp(A_log), so 1/(1 - lam^2) is the same for all states of a head and [energy] orders the states of a
+group by E[B_j^2] E[C_j^2]. And B and C pass through the convolution and a SiLU themselves: for a white input u of unit
+variance the pre-activation s of a channel with in_proj row w, in_proj bias v, taps k and convolution bias q is Gaussian,
+
+    s ~ N(q + v sum(k), |k|^2 |w|^2),   E[B_j^2] = E[silu(s)^2], by Gauss-Hermite quadrature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aireprune.errors import AireError
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.states import LayerStates
+
+GROUP_KEYS = ("n_groups", "mamba_n_groups", "mamba_ngroups", "ngroups")
+QUADRATURE = 64  # nodes
+
+
+class Mamba2:
+    name = "mamba2"
+    looked_for = "A_log (1-D), in_proj.weight, conv1d.weight, dt_bias, out_proj.weight (Mamba-2 mixers)"
+
+    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+        return [
+            self._layer(shapes, config, prefix)
+            for prefix in prefixes(shapes, "A_log")
+            if len(shapes[prefix + "A_log"]) == 1 and (prefix + "in_proj.weight" in shapes or prefix + "D" in shapes)
+        ]
+
+    def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
+        where = prefix.rstrip(".") or "(top level)"
+        why = f"the Mamba-2 layer {where} needs it"
+        (heads,) = shapes[prefix + "A_log"]
+        expect_shape(shapes, prefix + "dt_bias", (heads,), why)
+        rows, _ = expect_shape(shapes, prefix + "in_proj.weight", (None, None), why)
+        channels, _, _ = expect_shape(shapes, prefix + "conv1d.weight", (None, 1, None), why)
+        _, d = expect_shape(shapes, prefix + "out_proj.weight", (None, None), why)
+        if prefix + "norm.weight" in shapes:  # with an MLP inside the mixer, out_proj sees its channels too
+            (d,) = expect_shape(shapes, prefix + "norm.weight", (None,), why)
+        groups, units, odd = _groups(config), (channels - d) // 2, (channels - d) % 2
+        mlp = rows - heads - channels - d
+        if units < 0 or odd or units % groups or heads % groups or d % heads or mlp < 0 or mlp % 2:
+            raise AireError(
+                f"The Mamba-2 layer {where} does not add up: conv1d has {channels} channels, in_proj {rows} rows, the state "
+                f"space part {d} channels in {heads} heads, with {groups} groups (n_groups in the configuration, 1 without "
+                "one). Expected conv1d = x + 2 groups x states and in_proj = z + conv1d + heads."
+            )
+        roles = ["A_log", "dt_bias", "in_proj.weight", "conv1d.weight"]
+        for role, size in (("in_proj.bias", rows), ("conv1d.bias", channels)):
+            if prefix + role in shapes:
+                expect_shape(shapes, prefix + role, (size,), why)
+                roles.append(role)
+        options = {"first_row": rows - heads - 2 * units, "first_channel": d, "head_dim": d // heads}
+        return Layer(self.name, prefix.rstrip("."), units, {role: prefix + role for role in roles}, options, groups)
+
+    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+        n, groups = layer.states, layer.groups
+        step = np.logaddexp(0, layer.read(arrays, "dt_bias"))
+        log_radius = -step * np.exp(layer.read(arrays, "A_log"))  # (H,)
+        per_unit = [np.repeat(per_head.reshape(groups, -1), n // groups, axis=0) for per_head in (log_radius, step)]
+        b2, c2 = np.split(self._second_moments(layer, arrays), 2)
+        return LayerStates(
+            layer.name,
+            per_unit[0],
+            np.zeros_like(per_unit[0]),
+            layer.options["head_dim"] * b2[:, None] * per_unit[1] ** 2,
+            np.broadcast_to(c2[:, None], per_unit[0].shape)[None],
+            groups,
+        )
+
+    def _second_moments(self, layer: Layer, arrays: NamedArrays) -> np.ndarray:
+        """E[silu(s)^2] of the channels [B | C], (2 n,)."""
+        rows = slice(layer.options["first_row"], layer.options["first_row"] + 2 * layer.states)
+        channels = slice(layer.options["first_channel"], None)
+        taps = layer.read(arrays, "conv1d.weight")[channels, 0]
+        std = np.sqrt((taps**2).sum(axis=1) * (layer.read(arrays, "in_proj.weight")[rows] ** 2).sum(axis=1))
+        mean = np.zeros(2 * layer.states)
+        if "in_proj.bias" in layer.arrays:
+            mean = mean + layer.read(arrays, "in_proj.bias")[rows] * taps.sum(axis=1)
+        if "conv1d.bias" in layer.arrays:
+            mean = mean + layer.read(arrays, "conv1d.bias")[channels]
+        nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
+        s = mean[:, None] + std[:, None] * nodes
+        silu = s * np.exp(-np.logaddexp(0, -s))
+        return np.asarray(silu**2 @ (weights / weights.sum()))
+
+    def cuts(self, layer: Layer) -> dict[str, Cut]:
+        one = np.arange(layer.states)[:, None]
+        both = np.concatenate([one, one + layer.states], axis=1)  # where a unit's B and its C are
+        cuts: dict[str, Cut] = {}
+        for role, name in layer.arrays.items():
+            if role.startswith("in_proj"):
+                cuts[name] = AxisCut(0, layer.options["first_row"] + both, silent=True, groups=layer.groups)
+            elif role.startswith("conv1d"):
+                cuts[name] = AxisCut(0, layer.options["first_channel"] + both, silent=True, groups=layer.groups)
+        return cuts
+
+
+def _groups(config: Mapping[str, Any]) -> int:
+    places = (config, config.get("ssm_cfg") or {}, config.get("text_config") or {})
+    return next((int(place[key]) for place in places for key in GROUP_KEYS if place.get(key)), 1)
