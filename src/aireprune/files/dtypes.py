@@ -1,0 +1,102 @@
+"""Number formats: how the bytes of a checkpoint become NumPy values and go back.
+
+NumPy has no bfloat16, so it is handed out as float32 (every bfloat16 is a float32 with 16 zero bits at its end) and
+rounded to nearest, ties to even, on the way back. Values that did not change come back bit by bit. Formats that NumPy
+cannot compute with (float8 and the like) are carried as bytes and only fail when someone asks for their values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from aireprune.errors import AireError
+
+BFLOAT16 = "BF16"
+
+# safetensors code -> NumPy type that holds its values
+NUMPY: dict[str, str] = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "C64": "<c8",
+    "C128": "<c16",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
+BITS: dict[str, int] = {
+    **{code: 8 * np.dtype(name).itemsize for code, name in NUMPY.items()},
+    BFLOAT16: 16,
+    "F8_E4M3": 8,
+    "F8_E5M2": 8,
+    "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8,
+    "F8_E5M2FNUZ": 8,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "F4": 4,
+}
+
+
+def decode(raw: npt.NDArray[np.uint8], code: str, shape: tuple[int, ...], where: str) -> np.ndarray:
+    """The values of a tensor's bytes. `where` names file and tensor in the error."""
+    if code == BFLOAT16:
+        return widen(raw.view("<u2")).reshape(shape)
+    if code not in NUMPY:
+        raise AireError(
+            f"{where} is stored as {code}, whose values cannot be edited; convert it to float16 or wider first."
+        )
+    return raw.view(NUMPY[code]).reshape(shape)
+
+
+def encode(values: np.ndarray, code: str, where: str) -> npt.NDArray[np.uint8]:
+    """The bytes of values in a tensor's stored format: the inverse of `decode`."""
+    if code == BFLOAT16:
+        stored = narrow(cast(values, np.dtype("<f4"), where))
+    else:
+        stored = cast(values, np.dtype(NUMPY[code]), where)
+    return np.ascontiguousarray(stored).reshape(-1).view(np.uint8)
+
+
+def code_of(dtype: np.dtype) -> str:
+    """The safetensors code of a NumPy type."""
+    for code, name in NUMPY.items():
+        if np.dtype(name) == dtype.newbyteorder("<"):
+            return code
+    raise AireError(f"Arrays of NumPy type {dtype} cannot be stored; use one of {', '.join(NUMPY)}.")
+
+
+def cast(values: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
+    """Values in another type, unless that would lose an imaginary part or turn a finite number into infinity."""
+    if values.dtype == dtype:
+        return values
+    if np.iscomplexobj(values) and dtype.kind != "c":
+        raise AireError(f"{where} is stored as {dtype.name} but its edited values are complex.")
+    with np.errstate(over="ignore"):
+        result = values.astype(dtype)
+    if dtype.kind in "fc" and not np.isfinite(result).all() and np.isfinite(values[~np.isfinite(result)]).any():
+        raise AireError(f"{where} is stored as {dtype.name}, in which its edited values overflow.")
+    return result
+
+
+def widen(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """bfloat16 bits -> float32, exactly."""
+    return (bits.astype("<u4") << 16).view("<f4")
+
+
+def narrow(values: np.ndarray) -> npt.NDArray[np.uint16]:
+    """float32 -> bfloat16 bits, to nearest, ties to even. NaN stays NaN."""
+    bits = np.ascontiguousarray(values, "<f4").reshape(-1).view("<u4")
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype("<u2")
+    # a NaN whose set bits are all in the lower half would round to infinity
+    nan = np.isnan(values).reshape(-1) & ((bits & 0xFFFF) != 0)
+    if nan.any():
+        rounded[nan] = (bits[nan] >> 16).astype("<u2") | np.uint16(0x40)
+    return rounded.reshape(values.shape)

@@ -1,0 +1,171 @@
+"""Checkpoint directories: Hugging Face models, sharded or not, and our own format.
+
+Our own format is a directory with config.json (which says "format": "aireprune"), model.safetensors and plan.json.
+A copy is made shard by shard, two at a time, without ever building the model; tokenizers and the like come along.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from aireprune.errors import AireError
+from aireprune.files.atomic import atomic_folder, refuse_existing
+from aireprune.files.base import Edit, Shape
+from aireprune.files.folder_parts import companions, find_parts
+from aireprune.files.safetensors_file import Raw, SafetensorsFile, Size, write_arrays
+from aireprune.files.single import KINDS, check_names, json_text, read_config
+
+FORMAT = "aireprune"
+CONFIG = "config.json"
+PLAN = "plan.json"
+THREADS = 2
+
+
+class Shard(Protocol):
+    """One file of weights."""
+
+    path: Path
+    shapes: dict[str, Shape]
+
+    def __getitem__(self, name: str) -> np.ndarray: ...
+
+    def copy_edited(self, target: Path, edits: Mapping[str, Edit]) -> Size: ...
+
+
+class FolderCheckpoint:
+    """A directory with weights in one or more files."""
+
+    def __init__(self, path: Path, config: Mapping[str, Any] | str | Path | None = None) -> None:
+        self.path = path
+        self.config: Mapping[str, Any] = read_config(path, config, path / CONFIG)
+        self.kind = "aire" if self.config.get("format") == FORMAT else "huggingface"
+        self.notices: list[str] = []
+        self._given = config is not None
+        self._parts = find_parts(path)
+        self._companions = list(companions(path, self._parts, self.notices))
+        self._shards: dict[str, Shard] = {name: _open_shard(path / name) for name in self._parts.names}
+        self._owner = self._owners()
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        return {name: self._shards[shard].shapes[name] for name, shard in self._owner.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._shards[self._owner[name]][name]
+
+    def write(
+        self,
+        target: Path,
+        edits: Mapping[str, Edit],
+        config: Mapping[str, Any] | None = None,
+        extras: Mapping[str, str] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """See `Checkpoint.write`. The target is a directory; an existing one is only replaced if it is a checkpoint."""
+        check_names(self.path, edits, self._owner)
+        _check_target(target, overwrite, self.path)
+        texts = dict(extras or {})
+        if config is not None or self._given:
+            texts[CONFIG] = json_text(self.config if config is None else config)
+        with atomic_folder(target, overwrite) as folder:
+            for relative in self._companions:
+                if str(relative) in texts or (edits and str(relative) == PLAN):
+                    continue
+                (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self.path / relative, folder / relative)
+            sizes = self._write_shards(folder, edits)
+            if self._parts.index_name is not None:
+                texts[self._parts.index_name] = json_text(self._index(sizes))
+            _write_texts(folder, texts)
+
+    def _owners(self) -> dict[str, str]:
+        """Tensor -> the shard it is in. Everything the index promises must be there."""
+        if self._parts.index_name is None:
+            (only,) = self._shards
+            return dict.fromkeys(self._shards[only].shapes, only)
+        for name, shard in self._parts.weight_map.items():
+            if name not in self._shards[shard].shapes:
+                raise AireError(
+                    f"{self.path / shard} has no tensor {name}, which {self._parts.index_name} says it has."
+                )
+        return dict(self._parts.weight_map)
+
+    def _write_shards(self, folder: Path, edits: Mapping[str, Edit]) -> list[Size]:
+        def copy(name: str) -> Size:
+            shard = self._shards[name]
+            here = {tensor: edit for tensor, edit in edits.items() if tensor in shard.shapes}
+            return shard.copy_edited(folder / name, here)
+
+        pool = ThreadPoolExecutor(THREADS)
+        try:
+            return list(pool.map(copy, self._shards))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _index(self, sizes: list[Size]) -> dict[str, Any]:
+        """The index with its totals counted anew."""
+        metadata = dict(self._parts.index.get("metadata") or {})
+        metadata["total_size"] = sum(size.bytes for size in sizes)
+        if "total_parameters" in metadata:
+            metadata["total_parameters"] = sum(size.elements for size in sizes)
+        return {**self._parts.index, "metadata": metadata}
+
+
+def write_folder(
+    target: Path,
+    arrays: Mapping[str, np.ndarray | Raw],
+    config: Mapping[str, Any],
+    extras: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a new directory in our own format: config.json, model.safetensors and the extras (plan.json)."""
+    _check_target(target, overwrite)
+    with atomic_folder(target, overwrite) as folder:
+        write_arrays(folder / "model.safetensors", arrays, {"format": "pt"})
+        _write_texts(folder, {**(extras or {}), CONFIG: json_text({"format": FORMAT, **config})})
+
+
+def _open_shard(path: Path) -> Shard:
+    if path.suffix == ".safetensors":
+        return SafetensorsFile(path)
+    from aireprune.files.torch_file import TorchFile
+
+    return TorchFile(path)
+
+
+def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _check_target(target: Path, overwrite: bool, source: Path | None = None) -> None:
+    """Refuse what would touch the source, or replace a directory that is something else than a checkpoint."""
+    refuse_existing(target, overwrite)
+    if target.suffix.lower() in KINDS:
+        raise AireError(
+            f"{target} looks like a file, but the output is a directory; leave {target.suffix} out of its name."
+        )
+    if source is not None:
+        here, there = source.resolve(), target.resolve()
+        if here.is_relative_to(there) or there.is_relative_to(here):
+            raise AireError(f"{target} and {source} contain each other; choose an output outside of the checkpoint.")
+    if not target.is_dir():
+        if target.exists():
+            raise AireError(f"{target} is a file, but the output is a directory. Choose another output.")
+        return
+    if any(target.iterdir()) and ((target / ".git").exists() or not _has_weights(target)):
+        raise AireError(f"{target} is a directory but not a checkpoint, so it is not replaced. Choose another output.")
+
+
+def _has_weights(folder: Path) -> bool:
+    try:
+        find_parts(folder)
+    except AireError:
+        return False
+    return True

@@ -1,0 +1,141 @@
+"""The header of a safetensors file: 8 bytes with its length, JSON with every tensor's type, shape and place, then data.
+
+Files come from anywhere, so everything the header claims is checked before a byte of data is read: its length, each
+shape against its bytes, and that the tensors tile the data without gap or overlap.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from aireprune.errors import AireError
+from aireprune.files.dtypes import BITS
+
+MAX_HEADER = 100_000_000  # the limit of the reference implementation
+PAGE = 4096
+METADATA = "__metadata__"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor: its type, shape and where its bytes are, counted from the start of the data."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Header:
+    """All tensors of a file in the order of its JSON, its free-text metadata, and where the data begins."""
+
+    entries: Mapping[str, Entry]
+    metadata: Mapping[str, str] | None
+    data: int
+
+
+def read_header(path: Path) -> Header:
+    """Read and check the header of a file."""
+    with path.open("rb") as file:
+        total = os.fstat(file.fileno()).st_size
+        if total == 0:
+            raise AireError(f"{path} is empty; expected a safetensors file.")
+        if total < 8:
+            raise AireError(f"{path} has only {total} bytes; it is no safetensors file, or it is truncated.")
+        length = int.from_bytes(file.read(8), "little")
+        first = file.read(1)
+        if first != b"{" or not 2 <= length <= MAX_HEADER:
+            raise AireError(f"{path} is not a safetensors file: it does not begin with the length of a JSON header.")
+        if 8 + length > total:
+            raise AireError(f"{path} is truncated: its header needs {8 + length} bytes, the file has {total}.")
+        text = first + file.read(length - 1)
+    try:
+        raw = json.loads(text, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise AireError(f"{path} has an unreadable safetensors header ({error}).") from None
+    metadata = raw.pop(METADATA, None)
+    if metadata is not None and not _is_text_map(metadata):
+        raise AireError(f"{path}: {METADATA} in its header is not a map from text to text.")
+    entries = {name: _entry(path, name, value) for name, value in raw.items()}
+    _check_tiling(path, entries, total - 8 - length)
+    return Header(entries, metadata, 8 + length)
+
+
+def header_bytes(entries: Mapping[str, Entry], metadata: Mapping[str, str] | None, room: int = 0) -> bytes:
+    """A header whose data begins on a page, padded with spaces to `room` bytes if that is more."""
+    raw: dict[str, Any] = {} if metadata is None else {METADATA: dict(metadata)}
+    for name, entry in entries.items():
+        raw[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": [entry.start, entry.end]}
+    text = json.dumps(raw, separators=(",", ":"), ensure_ascii=False).encode()
+    length = max(room, -(-(8 + len(text)) // PAGE) * PAGE) - 8
+    if length > MAX_HEADER:
+        raise AireError(
+            f"{len(entries)} tensors need a safetensors header of {length} bytes; at most {MAX_HEADER} are allowed."
+        )
+    return length.to_bytes(8, "little") + text.ljust(length)
+
+
+def header_room(entries: Mapping[str, Entry], metadata: Mapping[str, str] | None) -> int:
+    """Bytes that are enough for the header whatever sizes the tensors will turn out to have."""
+    huge = 10**15
+    widest = {name: Entry(entry.dtype, (huge,) * (len(entry.shape) + 2), huge, huge) for name, entry in entries.items()}
+    return len(header_bytes(widest, metadata))
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} occurs twice")
+    return found
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+def _is_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(size) is int and size >= 0 for size in value)
+
+
+def _entry(path: Path, name: str, raw: Any) -> Entry:
+    where = f"{path}: tensor {name}"
+    if not isinstance(raw, dict) or set(raw) != {"dtype", "shape", "data_offsets"} or not isinstance(raw["dtype"], str):
+        raise AireError(f"{where} has a malformed entry in the header; expected dtype, shape and data_offsets.")
+    shape, offsets = raw["shape"], raw["data_offsets"]
+    if not _is_sizes(shape) or not _is_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise AireError(f"{where} has an impossible shape {shape} or place {offsets}.")
+    entry = Entry(raw["dtype"], tuple(shape), offsets[0], offsets[1])
+    bits = prod(shape) * BITS.get(entry.dtype, 0)
+    if entry.dtype in BITS and bits != 8 * entry.size:
+        raise AireError(f"{where} has {entry.size} bytes, but shape {shape} as {entry.dtype} needs {bits / 8:g}.")
+    return entry
+
+
+def _check_tiling(path: Path, entries: Mapping[str, Entry], size: int) -> None:
+    place, previous = 0, "the header"
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
+        if entry.end > size:
+            raise AireError(
+                f"{path} is truncated: tensor {name} ends at byte {entry.end} of the data, which has {size}."
+            )
+        if entry.start < place:
+            raise AireError(f"{path}: tensor {name} overlaps with {previous}.")
+        if entry.start > place:
+            raise AireError(
+                f"{path}: {entry.start - place} bytes between {previous} and tensor {name} belong to no tensor."
+            )
+        place, previous = entry.end, f"tensor {name}"
+    if place != size:
+        raise AireError(f"{path}: {size - place} bytes after {previous} belong to no tensor.")

@@ -1,0 +1,89 @@
+"""Where the weights are inside what torch.load gives, and what of the rest is worth carrying over.
+
+A file may hold a bare state dict, or a training checkpoint that has it under a usual key, perhaps twice wrapped. The
+state of the optimiser has the shapes of the unpruned weights, and a second copy of the weights (an average) would no
+longer match, so both are left out of a copy. Everything else (epoch, arguments) is carried over.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+WRAPPERS = (
+    "model_state_dict",
+    "state_dict",
+    "model",
+    "module",
+    "net",
+    "network",
+    "weights",
+    "params",
+    "ema",
+    "model_ema",
+)
+TRAINING = {
+    "opt",
+    "opt_state",
+    "scheduler",
+    "lr_scheduler",
+    "lr_schedulers",
+    "scheduler_state_dict",
+    "lr_scheduler_state_dict",
+    "scaler",
+    "grad_scaler",
+    "scaler_state_dict",
+    "amp",
+    "rng_state",
+    "cuda_rng_state",
+}
+COPIES = {"ema", "model_ema", "ema_state_dict", "state_dict_ema", "ema_model"}
+MAX_DEPTH = 20
+Keys = tuple[Any, ...]
+
+
+def find_state(loaded: Any, depth: int = 0) -> Keys | None:
+    """The keys that lead to the state dict; empty if it is the file itself, None if there is none."""
+    if not isinstance(loaded, Mapping) or depth > MAX_DEPTH:
+        return None
+    for key in WRAPPERS:
+        if key in loaded and (inner := find_state(loaded[key], depth + 1)) is not None:
+            return (key, *inner)
+    if any(isinstance(value, torch.Tensor) for value in loaded.values()):
+        return ()
+    candidates = [key for key in loaded if not is_training(key, loaded[key])]
+    found = [(key, inner) for key in candidates if (inner := find_state(loaded[key], depth + 1)) is not None]
+    if len(found) == 1:
+        return (found[0][0], *found[0][1])
+    return () if found else None
+
+
+def tensors(state: Any, where: Keys = ()) -> Iterator[tuple[Keys, torch.Tensor]]:
+    """Every tensor of a state dict with the keys that lead to it (one key, unless modules are nested)."""
+    for key, value in state.items():
+        if isinstance(value, torch.Tensor):
+            yield (*where, key), value
+        elif isinstance(value, Mapping) and len(where) < MAX_DEPTH and not is_training(key, value):
+            yield from tensors(value, (*where, key))
+
+
+def is_training(key: Any, value: Any) -> bool:
+    """Whether an entry is the state of an optimiser, a schedule or a random number generator."""
+    if isinstance(value, Mapping) and "param_groups" in value:
+        return True
+    return isinstance(key, str) and (key in TRAINING or "optim" in key.lower()) and not isinstance(value, torch.Tensor)
+
+
+def carried(loaded: Any, keys: Keys, state: Any, dropped: list[str]) -> Any:
+    """`loaded` with another state dict at `keys`, without what is not carried over; its names go to `dropped`."""
+    result = copy.copy(loaded if keys else state)
+    for key in list(result):
+        if key not in keys[:1] and (is_training(key, result[key]) or (keys and key in COPIES)):
+            del result[key]
+            dropped.append(str(key))
+    if keys:
+        result[keys[0]] = carried(loaded[keys[0]], keys[1:], state, dropped)
+    return result
