@@ -8,11 +8,13 @@ from typing import Any
 
 from aireprune.errors import AireError
 from aireprune.families.base import Family, Layer, NamedArrays
+from aireprune.families.lru import LRU
 from aireprune.families.mamba import Mamba
 from aireprune.families.mamba2 import Mamba2
+from aireprune.families.s4d import S4D
 from aireprune.families.s5 import S5
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (S5(), Mamba(), Mamba2())}
+FAMILIES: dict[str, Family] = {family.name: family for family in (S5(), S4D(), LRU(), Mamba(), Mamba2())}
 
 
 def find_layers(arrays: NamedArrays, config: Mapping[str, Any], where: str = "the model") -> list[Layer]:

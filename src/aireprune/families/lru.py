@@ -1,0 +1,73 @@
+"""LRU: one MIMO system per layer, already discrete, full spectrum.
+
+    lam = exp(-exp(nu_log) + i exp(theta_log)) ,   y = Re(C x)
+
+Layouts
+  minimal-LRU (Flax)   nu_log, theta_log, gamma_log (N,), B_re, B_im (N, h), C_re, C_im (o, N)
+  LRU-pytorch          nu_log, theta_log, gamma_log (N,), B (N, h) complex, C (o, N) complex
+Either may be bidirectional, with the columns of both directions in one C (o, 2N). The discrete input matrix is
+exp(gamma_log) B; without gamma_log (variants that drop the normalisation) it is B. log|lam| = -exp(nu_log) is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.states import LayerStates, from_modes
+
+SILENT_NU_LOG = -1.0  # padding states get the pole exp(-exp(-1)), about 0.69 in modulus
+
+
+class LRU:
+    name = "lru"
+    looked_for = "nu_log, theta_log, gamma_log, B_re, B_im, C_re, C_im, or B and C complex"
+
+    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+        return [self._layer(shapes, prefix) for prefix in prefixes(shapes, "nu_log")]
+
+    def _layer(self, shapes: Mapping[str, Shape], prefix: str) -> Layer:
+        why = f"the LRU layer {prefix.rstrip('.') or '(top level)'} needs it"
+        (n,) = expect_shape(shapes, prefix + "nu_log", (None,), why)
+        poles = ["nu_log", "theta_log"] + ["gamma_log"] * (prefix + "gamma_log" in shapes)
+        for role in poles:
+            expect_shape(shapes, prefix + role, (n,), why)
+        whole = prefix + "B" in shapes
+        inputs, readouts = (["B"], ["C"]) if whole else (["B_re", "B_im"], ["C_re", "C_im"])
+        for role in inputs:
+            expect_shape(shapes, prefix + role, (n, None), why)
+        both = n > 0 and shapes.get(prefix + readouts[0], ())[1:] == (2 * n,)
+        for role in readouts:
+            expect_shape(shapes, prefix + role, (None, 2 * n if both else n), why)
+        arrays = {role: prefix + role for role in (*poles, *inputs, *readouts)}
+        options = {"directions": 2 if both else 1, "conj_sym": False}
+        return Layer(self.name, prefix.rstrip("."), n, arrays, options)
+
+    def modes(self, layer: Layer, arrays: NamedArrays) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """log|lam| (N,), arg lam (N,), discrete B (N, h) and C per direction (d, o, N), all in double precision."""
+        read = {role: layer.read(arrays, role) for role in layer.arrays}
+        b = read["B"] if "B" in read else read["B_re"] + 1j * read["B_im"]
+        c = read["C"] if "C" in read else read["C_re"] + 1j * read["C_im"]
+        if "gamma_log" in read:
+            b = np.exp(read["gamma_log"])[:, None] * b
+        c = np.stack(np.split(c, layer.options["directions"], axis=1))
+        return -np.exp(read["nu_log"]), np.exp(read["theta_log"]), b, c
+
+    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+        return from_modes(layer.name, *self.modes(layer, arrays))
+
+    def cuts(self, layer: Layer) -> dict[str, Cut]:
+        one = np.arange(layer.states)[:, None]
+        columns = np.concatenate([one, one + layer.states], axis=1) if layer.options["directions"] == 2 else one
+        cuts: dict[str, Cut] = {}
+        for role, name in layer.arrays.items():
+            if role.startswith("C"):
+                cuts[name] = AxisCut(1, columns, silent=True)
+            elif role.startswith("B"):
+                cuts[name] = AxisCut(0, one, silent=True)
+            else:
+                cuts[name] = AxisCut(0, one, fill=SILENT_NU_LOG if role == "nu_log" else 0.0)
+        return cuts

@@ -1,0 +1,247 @@
+"""S4D: every channel is a SISO system with modes of its own; one stored mode is a conjugate pair, y = 2 Re(C x).
+
+H channels, N stored modes per channel, S independent copies of (A, B) (n_ssm), o readouts per channel, d directions.
+
+Layouts
+  standalone s4d.py   kernel.C (H, N, 2), kernel.log_dt (H,), kernel.log_A_real, kernel.A_imag (H, N); B = 1
+                      A = -exp(log_A_real) + i A_imag, zero-order hold
+  S4 repository       inv_dt (H, 1) or (H, N), A_real, A_imag (S, N), B (1, S, N, 2), C (o, H, N, 2)
+                      A = -f(A_real) - i g(A_imag); channel h uses copy h mod S; real-valued kernels (is_real) have no
+                      A_imag and no axis of 2. With P (rank, S, N, 2) it is S4: see `aireprune.families.s4`.
+
+What the S4 repository's tensors do not say is taken from the configuration, under its names and with its defaults:
+disc (zoh), dt_transform (exp), real_transform (exp), imag_transform (none), dt_fast (no), bandlimit (none), bidirectional
+(no).
+
+What is removable (`granularity` in the configuration)
+  mode    (default) mode j of copy t, for all channels that share the copy. With S = H, as usual, every channel's modes
+          are independent; state t N + j. A channel's kept modes move to the front of its row and rows are filled up to
+          the longest with silent modes (C = 0, a stable pole), so that the arrays stay rectangular.
+  state   index j in every channel at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aireprune.discretize import DISCRETIZE
+from aireprune.errors import AireError
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.states import LayerStates
+
+SILENT_POLE = 0.5  # -Re of the continuous pole that padding modes get
+RELU_FLOOR = 1e-4  # the S4 repository's relu transform is relu(x) + 1e-4
+Transform = Callable[[np.ndarray], np.ndarray]
+TRANSFORMS: dict[str, tuple[Transform, Transform]] = {  # stored -> positive number, and back
+    "none": (lambda x: x, lambda p: p),
+    "exp": (np.exp, lambda p: np.log(np.maximum(p, 1e-30))),
+    "relu": (lambda x: np.maximum(x, 0) + RELU_FLOOR, lambda p: p - RELU_FLOOR),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda p: np.log(p) - np.log1p(-p)),
+    "softplus": (lambda x: np.logaddexp(0, x), lambda p: p + np.log(-np.expm1(-np.maximum(p, 1e-30)))),
+}
+
+
+@dataclass(frozen=True)
+class RaggedCut:
+    """Rows of modes on axes (rows, rows + 1) of an array; row r holds the modes of copy r mod `copies`.
+
+    State t * modes + j is mode j of copy t. After removal every row is as long as the longest, or `size`.
+    """
+
+    rows: int
+    copies: int
+    modes: int
+    silent: bool = False
+    fill: float = 0.0
+
+    def keep(self, kept: np.ndarray) -> np.ndarray:
+        """(copies, modes) of bool."""
+        marks = np.zeros(self.copies * self.modes, bool)
+        marks[kept] = True
+        return marks.reshape(self.copies, self.modes)
+
+    def width(self, kept: np.ndarray) -> int:
+        """Stored modes per row after the removal."""
+        return int(self.keep(kept).sum(axis=1).max(initial=0))
+
+    def _on_rows(self, per_copy: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """(copies, w) repeated over the array's rows, with its number of axes."""
+        full = np.tile(per_copy, (values.shape[self.rows] // self.copies, 1))
+        return full.reshape((1,) * self.rows + full.shape + (1,) * (values.ndim - self.rows - 2))
+
+    def mask(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        if not self.silent:
+            return values
+        return np.where(self._on_rows(self.keep(kept), values), values, np.zeros((), values.dtype))
+
+    def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
+        keep = self.keep(kept)
+        width = self.width(kept) if size is None else size
+        if width < self.width(kept):
+            raise ValueError(f"a channel keeps {self.width(kept)} modes, more than the {width} asked for")
+        front = np.argsort(~keep, axis=1, kind="stable")[:, :width]
+        front = np.pad(front, ((0, 0), (0, width - front.shape[1])))
+        filled = np.arange(width) >= keep.sum(axis=1, keepdims=True)
+        if self.modes == 0:
+            shape = (*values.shape[: self.rows + 1], width, *values.shape[self.rows + 2 :])
+            return np.full(shape, self.fill, values.dtype)
+        out = np.take_along_axis(values, self._on_rows(front, values), axis=self.rows + 1)
+        return np.where(self._on_rows(filled, values), np.asarray(self.fill, values.dtype), out)
+
+
+class S4D:
+    name = "s4d"
+    looked_for = (
+        "kernel.C, log_dt, log_A_real, A_imag (standalone S4D); inv_dt, A_real, A_imag, B, C (the S4 repository's "
+        "S4D), with P as well (S4)"
+    )
+
+    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+        standalone = [self._standalone(shapes, config, prefix) for prefix in prefixes(shapes, "log_A_real")]
+        repository = [
+            self._repository(shapes, config, prefix)
+            for prefix in prefixes(shapes, "A_real")
+            if f"{prefix}inv_dt" in shapes
+        ]
+        return standalone + repository
+
+    def _standalone(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
+        why = f"the S4D layer {prefix.rstrip('.') or '(top level)'} needs it"
+        h, n = expect_shape(shapes, prefix + "log_A_real", (None, None), why)
+        expect_shape(shapes, prefix + "A_imag", (h, n), why)
+        expect_shape(shapes, prefix + "C", (h, n, 2), why)
+        expect_shape(shapes, prefix + "log_dt", (h,), why)
+        options = {"layout": "standalone", "channels": h, "copies": h, "modes": n, "directions": 1, "disc": "zoh"}
+        return self._layer(prefix, ("log_A_real", "A_imag", "C", "log_dt"), options, config)
+
+    def _repository(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
+        why = f"the S4 layer {prefix.rstrip('.') or '(top level)'} needs it"
+        s, n = expect_shape(shapes, prefix + "A_real", (None, None), why)
+        tail = (2,) if prefix + "A_imag" in shapes else ()
+        outputs, h, *_ = expect_shape(shapes, prefix + "C", (None, None, n, *tail), why)
+        expect_shape(shapes, prefix + "B", (1, s, n, *tail), why)
+        untied = len(shapes[prefix + "inv_dt"]) == 2 and shapes[prefix + "inv_dt"][1] != 1
+        expect_shape(shapes, prefix + "inv_dt", (h, n) if untied else (h, 1), why)
+        roles = ["A_real", "B", "C", "inv_dt"]
+        if tail:
+            expect_shape(shapes, prefix + "A_imag", (s, n), why)
+            roles.append("A_imag")
+        if prefix + "P" in shapes:
+            expect_shape(shapes, prefix + "P", (None, s, n, 2), why)
+            roles += ["P"] + ["l_kernel"] * (prefix + "l_kernel" in shapes)
+        if s and h % s:
+            raise AireError(f"Tensor {prefix}C has {h} channels, which the {s} copies of {prefix}A_real do not divide.")
+        directions = 2 if config.get("bidirectional", False) else 1
+        if outputs % directions:
+            raise AireError(f"Tensor {prefix}C has {outputs} readouts, but a bidirectional layer has an even number.")
+        options = {
+            "layout": "repository",
+            "channels": h,
+            "copies": s,
+            "modes": n,
+            "directions": directions,
+            "untied": untied,
+            "disc": "bilinear" if "P" in roles else config.get("disc", "zoh"),
+            "dt_transform": config.get("dt_transform", "exp"),
+            "real_transform": config.get("real_transform", "exp"),
+            "imag_transform": config.get("imag_transform", "none"),
+            "dt_fast": bool(config.get("dt_fast", False)),
+            "bandlimit": config.get("bandlimit"),
+        }
+        choices = {
+            "disc": list(DISCRETIZE),
+            **{f"{part}_transform": list(TRANSFORMS) for part in ("dt", "real", "imag")},
+        }
+        for key, allowed in choices.items():
+            if options[key] not in allowed:
+                raise AireError(
+                    f"Configuration of {prefix}C: {key} is {options[key]!r}, not one of {', '.join(allowed)}."
+                )
+        return self._layer(prefix, roles, options, config)
+
+    def _layer(self, prefix: str, roles: Any, options: dict[str, Any], config: Mapping[str, Any]) -> Layer:
+        granularity = config.get("granularity") or "mode"
+        if granularity not in ("mode", "state"):
+            raise AireError(f"The granularity of S4D is 'mode' or 'state', not {granularity!r}.")
+        n = options["modes"] * (options["copies"] if granularity == "mode" else 1)
+        arrays = {role: prefix + role for role in roles}
+        return Layer(self.name, prefix.rstrip("."), n, arrays, {**options, "granularity": granularity})
+
+    def modes(self, layer: Layer, arrays: NamedArrays) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """log|lam|, arg lam (H, N), discretised B (H, N) and C (d, o, H, N): y = 2 Re sum_j C_j x_j per channel."""
+        read = {role: layer.read(arrays, role) for role in layer.arrays}
+        options, h, n = layer.options, layer.options["channels"], layer.options["modes"]
+        if options["layout"] == "standalone":
+            pole = -np.exp(read["log_A_real"]) + 1j * read["A_imag"]
+            log_radius, angle, factor = DISCRETIZE["zoh"](pole, np.exp(read["log_dt"])[:, None])
+            return log_radius, angle, factor, _complex(read["C"])[None, None]
+        if "P" in read and read["P"].any():
+            raise AireError(
+                f"Layer {layer.name} is S4 with a low-rank part ({layer.arrays['P']}): its modes only exist once it "
+                "has been diagonalised (aireprune.families.s4.diagonalize)."
+            )
+        pole = continuous_poles(read["A_real"], read.get("A_imag"), options)
+        b, c = read["B"], read["C"]
+        if "A_imag" in read:
+            b, c = _complex(b), _complex(c)
+        inv_dt = np.sinh(read["inv_dt"]) if options["dt_fast"] else read["inv_dt"]
+        step = TRANSFORMS[options["dt_transform"]][0](inv_dt)
+        copy = np.arange(h) % max(options["copies"], 1)
+        log_radius, angle, factor = DISCRETIZE[options["disc"]](pole[copy], step)
+        c = c.reshape(options["directions"], -1, h, n)
+        if options["bandlimit"] is not None:
+            c = c * (step * np.abs(pole[copy].imag) / (2 * np.pi) < options["bandlimit"] / 2)
+        if "l_kernel" in read and read["l_kernel"] > 0:  # stored is C (1 - lam^L), tuned to kernels of length L
+            c = c / -np.expm1((log_radius + 1j * angle) * float(read["l_kernel"]))
+        return log_radius, angle, factor * b[0, copy], c
+
+    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+        log_radius, angle, b, c = self.modes(layer, arrays)
+        parts = [log_radius, angle, np.abs(b) ** 2, *(np.abs(c) ** 2).sum(axis=1)]
+        h, n, s = (layer.options[key] for key in ("channels", "modes", "copies"))
+        if layer.options["granularity"] == "state":
+            parts = [part.T for part in parts]
+        else:  # channel v S + t belongs to copy t
+            parts = [np.moveaxis(part.reshape(h // max(s, 1), s, n), 0, -1).reshape(s * n, -1) for part in parts]
+        return LayerStates(layer.name, parts[0], parts[1], parts[2], np.stack(parts[3:]))
+
+    def cuts(self, layer: Layer) -> dict[str, Cut]:
+        options = layer.options
+        axis = {"log_A_real": 0, "A_imag": 0, "A_real": 0, "B": 1, "P": 1, "inv_dt": 0}  # of the rows
+        axis["C"] = 0 if options["layout"] == "standalone" else 1
+        if not options.get("untied"):
+            del axis["inv_dt"]
+        fill = {"log_A_real": float(np.log(SILENT_POLE))}
+        if options["layout"] == "repository":
+            fill["A_real"] = float(TRANSFORMS[options["real_transform"]][1](np.array(SILENT_POLE)))
+        cuts: dict[str, Cut] = {}
+        for role, name in layer.arrays.items():
+            if role not in axis:
+                continue
+            silent, filled = role == "C", fill.get(role, 0.0)
+            if options["granularity"] == "state":
+                cuts[name] = AxisCut(axis[role] + 1, np.arange(layer.states)[:, None], silent, filled)
+            else:
+                cuts[name] = RaggedCut(axis[role], options["copies"], options["modes"], silent, filled)
+        return cuts
+
+
+def stored_modes(layer: Layer, kept: np.ndarray) -> int:
+    """Modes per channel that a layer stores once only `kept` stay: the `size` of the cuts counts these."""
+    if layer.options["granularity"] == "state":
+        return len(kept)
+    return RaggedCut(0, layer.options["copies"], layer.options["modes"]).width(np.asarray(kept, int))
+
+
+def continuous_poles(real: np.ndarray, imag: np.ndarray | None, options: Mapping[str, Any]) -> np.ndarray:
+    """A = -f(A_real) - i g(A_imag), the S4 repository's parameters."""
+    pole = -TRANSFORMS[options["real_transform"]][0](real) + 0j
+    return pole if imag is None else pole - 1j * TRANSFORMS[options["imag_transform"]][0](imag)
+
+
+def _complex(parts: np.ndarray) -> np.ndarray:
+    return parts[..., 0] + 1j * parts[..., 1]
