@@ -74,7 +74,7 @@ def write_beside(
     """
     if KINDS.get(target.suffix.lower(), kind) != kind:
         raise AireError(
-            f"{source} is a {kind} file and so will its copy be, but {target} names another kind; use the source's suffix."
+            f"{source} is a {kind} file and so will its copy be, but {target} names another kind; keep the suffix."
         )
     texts = dict(extras or {})
     targets = [target, *(beside(target, name) for name in texts)]

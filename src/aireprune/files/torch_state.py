@@ -13,18 +13,7 @@ from typing import Any
 
 import torch
 
-WRAPPERS = (
-    "model_state_dict",
-    "state_dict",
-    "model",
-    "module",
-    "net",
-    "network",
-    "weights",
-    "params",
-    "ema",
-    "model_ema",
-)
+WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "net", "network", "weights", "params")
 TRAINING = {
     "opt",
     "opt_state",
@@ -54,10 +43,11 @@ def find_state(loaded: Any, depth: int = 0) -> Keys | None:
             return (key, *inner)
     if any(isinstance(value, torch.Tensor) for value in loaded.values()):
         return ()
-    candidates = [key for key in loaded if not is_training(key, loaded[key])]
-    found = [(key, inner) for key in candidates if (inner := find_state(loaded[key], depth + 1)) is not None]
+    inside = {key: find_state(value, depth + 1) for key, value in loaded.items() if not is_training(key, value)}
+    found = [(key, *keys) for key, keys in inside.items() if keys is not None]
+    found = [keys for keys in found if keys[0] not in COPIES] or found
     if len(found) == 1:
-        return (found[0][0], *found[0][1])
+        return found[0]
     return () if found else None
 
 
