@@ -6,13 +6,13 @@ real coordinates (Re z, Im z) of the stored half z that is the real matrix
     M = [[Re a, -Im a], [Im a, Re a]] - 2 [Re P; Im P] [Re P, Im P]      (rank r: summed over r)
 
 whose eigenvalues are the modes: conjugate pairs, stored by one of the two, and real poles, stored with half their C.
-The step size does not enter, since the bilinear transform only maps eigenvalues, nor does the length that C is tuned to:
-C (I - A^L) V = C V (I - lam^L). Real poles need a row each where a pair shares one, so rows may get longer.
+The step size does not enter, since the bilinear transform only maps eigenvalues, nor does the length that C is tuned
+to: C (I - A^L) V = C V (I - lam^L). Real poles need a row each where a pair shares one, so rows may get longer.
 
 The result has P = 0 and B = 1 and loads in the S4 repository's DPLR kernel as it is (with d_state = 2 x the new row
 length), as well as in its diagonal kernel with disc='bilinear'. Matrices close to HiPPO-LegS are nearly defective and
-have no usable eigenbasis; the transfer function of the result, in the file's single precision, is compared with the original
-and a layer that changed by more than TOLERANCE is refused.
+have no usable eigenbasis; the transfer function of the result, in the file's single precision, is compared with the
+original and a layer that changed by more than TOLERANCE is refused.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def _diagonal_layer(layer: Layer, arrays: NamedArrays) -> tuple[dict[str, np.nda
     if error > TOLERANCE:
         raise AireError(
             f"Layer {layer.name} is S4 with a low-rank part that has no usable diagonal form (its transfer function "
-            f"would change by {error:.1e} relative to its peak, more than {TOLERANCE}): its matrix is too close to HiPPO's."
+            f"would change by {error:.1e} relative to its peak, more than {TOLERANCE}): its matrix is too close to "
+            "HiPPO's."
         )
     return new, error
 

@@ -10,8 +10,8 @@ Layouts
                       A_imag and no axis of 2. With P (rank, S, N, 2) it is S4: see `aireprune.families.s4`.
 
 What the S4 repository's tensors do not say is taken from the configuration, under its names and with its defaults:
-disc (zoh), dt_transform (exp), real_transform (exp), imag_transform (none), dt_fast (no), bandlimit (none), bidirectional
-(no).
+disc (zoh), dt_transform (exp), real_transform (exp), imag_transform (none), dt_fast (no), bandlimit (none),
+bidirectional (no).
 
 What is removable (`granularity` in the configuration)
   mode    (default) mode j of copy t, for all channels that share the copy. With S = H, as usual, every channel's modes

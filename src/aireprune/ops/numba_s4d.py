@@ -1,0 +1,247 @@
+"""Numba kernels of the S4D scan: channels in vector lanes, modes in registers, time inside.
+
+Channels are sorted by how many modes they hold and taken W at a time, one per lane. A group of W channels stores as
+many mode rows as its largest channel holds; the rows of all groups follow each other, and group g owns the rows from
+start[g] to start[g + 1].
+
+    params (rows, 4, W)   Re lam, Im lam, Re w, Im w
+    channel (groups, W)   which channel a lane is, -1 for a lane without one
+    run (groups,)         whether the group's channels follow each other in memory
+    u, y (batch, L, H)    input and output
+
+A thread walks one sequence in chunks of CHUNK steps; within a chunk it takes a few mode rows at a time, holds their
+poles, readouts and states in registers and runs through the chunk's steps. Compilers do not find this arrangement by
+themselves (a plain loop is about 8 times slower), so the innermost block is written as LLVM vector instructions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from aireprune.ops.denormals import flush_denormals, restore_denormals
+
+VECTOR_BYTES = 64
+CHUNK = 128
+
+
+def lanes(dtype):
+    """W: channels per group for a floating point type."""
+    return VECTOR_BYTES // np.dtype(dtype).itemsize
+
+
+class _Lanes:
+    """Vector loads, stores and arithmetic in LLVM; every array is addressed in rows of one vector."""
+
+    def __init__(self, context, builder, element):
+        self.builder = builder
+        self.element = context.get_data_type(element)
+        self.bytes = element.bitwidth // 8
+        self.vector = ir.VectorType(self.element, VECTOR_BYTES // self.bytes)
+
+    def rows(self, context, array_type, value):
+        data = context.make_array(array_type)(context, self.builder, value).data
+        return self.builder.bitcast(data, self.vector.as_pointer())
+
+    def load(self, rows, index):
+        value = self.builder.load(self.builder.gep(rows, [index]))
+        value.align = self.bytes
+        return value
+
+    def store(self, value, rows, index):
+        self.builder.store(value, self.builder.gep(rows, [index])).align = self.bytes
+
+    def variable(self, value):
+        slot = cgutils.alloca_once(self.builder, self.vector)
+        self.builder.store(value, slot)
+        return slot
+
+    def zero(self):
+        return ir.Constant(self.vector, [ir.Constant(self.element, 0.0)] * self.vector.count)
+
+    def mul(self, a, b):
+        return self.builder.fmul(a, b, flags=("contract",))
+
+    def add(self, a, b):
+        return self.builder.fadd(a, b, flags=("contract",))
+
+    def sub(self, a, b):
+        return self.builder.fsub(a, b, flags=("contract",))
+
+    def rotate(self, lr, li, xr, xi):
+        """lam x"""
+        return self.sub(self.mul(lr, xr), self.mul(li, xi)), self.add(self.mul(lr, xi), self.mul(li, xr))
+
+
+def _make_advance(modes):
+    """x_t = lam x_{t-1} + u_t, y_t += Re(w x_t) for so many mode rows from `first` on, over `steps` steps."""
+
+    @intrinsic
+    def advance(typing_context, params, state, u, y, first, steps):
+        def codegen(context, builder, signature, args):
+            v = _Lanes(context, builder, params.dtype)
+            p, x, rows_u, rows_y = (
+                v.rows(context, kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+            )
+            row = [builder.add(args[4], ir.Constant(args[4].type, m)) for m in range(modes)]
+
+            def at(width, m, part):
+                return builder.add(builder.mul(row[m], ir.Constant(row[m].type, width)), ir.Constant(row[m].type, part))
+
+            fixed = [[v.load(p, at(4, m, part)) for part in range(4)] for m in range(modes)]
+            slots = [[v.variable(v.load(x, at(2, m, part))) for part in range(2)] for m in range(modes)]
+            with cgutils.for_range(builder, args[5]) as loop:
+                now = v.load(rows_u, loop.index)
+                out = v.load(rows_y, loop.index)
+                for (lr, li, wr, wi), (slot_r, slot_i) in zip(fixed, slots, strict=True):
+                    r, s = v.rotate(lr, li, builder.load(slot_r), builder.load(slot_i))
+                    r = v.add(r, now)
+                    builder.store(r, slot_r)
+                    builder.store(s, slot_i)
+                    out = v.sub(v.add(out, v.mul(wr, r)), v.mul(wi, s))
+                v.store(out, rows_y, loop.index)
+            for m in range(modes):
+                for part in range(2):
+                    v.store(builder.load(slots[m][part]), x, at(2, m, part))
+            return context.get_dummy_value()
+
+        return types.void(params, state, u, y, types.intp, types.intp), codegen
+
+    return advance
+
+
+def _make_correlate(modes):
+    """x_t = lam x_{t-1} + u_t, z_t = dx_t/dlam = lam z_{t-1} + x_{t-1}; sums of g_t conj(x_t) and g_t conj(z_t).
+
+    state rows: Re x, Im x, Re z, Im z, then the two sums.
+    """
+
+    @intrinsic
+    def correlate(typing_context, params, state, u, g, first, steps):
+        def codegen(context, builder, signature, args):
+            v = _Lanes(context, builder, params.dtype)
+            p, x, rows_u, rows_g = (
+                v.rows(context, kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+            )
+            row = [builder.add(args[4], ir.Constant(args[4].type, m)) for m in range(modes)]
+
+            def at(width, m, part):
+                return builder.add(builder.mul(row[m], ir.Constant(row[m].type, width)), ir.Constant(row[m].type, part))
+
+            fixed = [[v.load(p, at(4, m, part)) for part in range(2)] for m in range(modes)]
+            slots = [[v.variable(v.load(x, at(8, m, part))) for part in range(8)] for m in range(modes)]
+            with cgutils.for_range(builder, args[5]) as loop:
+                now = v.load(rows_u, loop.index)
+                grad = v.load(rows_g, loop.index)
+                for (lr, li), slot in zip(fixed, slots, strict=True):
+                    xr, xi, zr, zi, ar, ai, br, bi = (builder.load(s) for s in slot)
+                    zr, zi = v.rotate(lr, li, zr, zi)
+                    zr, zi = v.add(zr, xr), v.add(zi, xi)
+                    xr, xi = v.rotate(lr, li, xr, xi)
+                    xr = v.add(xr, now)
+                    ar, ai = v.add(ar, v.mul(grad, xr)), v.sub(ai, v.mul(grad, xi))
+                    br, bi = v.add(br, v.mul(grad, zr)), v.sub(bi, v.mul(grad, zi))
+                    for value, place in zip((xr, xi, zr, zi, ar, ai, br, bi), slot, strict=True):
+                        builder.store(value, place)
+            for m in range(modes):
+                for part in range(8):
+                    v.store(builder.load(slots[m][part]), x, at(8, m, part))
+            return context.get_dummy_value()
+
+        return types.void(params, state, u, g, types.intp, types.intp), codegen
+
+    return correlate
+
+
+_advance_4, _advance_2, _advance_1 = _make_advance(4), _make_advance(2), _make_advance(1)
+_correlate_2, _correlate_1 = _make_correlate(2), _make_correlate(1)
+
+
+@njit(inline="always")
+def _gather(values, b, base, steps, reverse, channel, run, out):
+    """Rows of `out` become the group's lanes of `values` at the chunk's steps, in the order of the scan."""
+    length, width = values.shape[1], out.shape[1]
+    for i in range(steps):
+        t = length - 1 - (base + i) if reverse else base + i
+        if run:
+            for k in range(width):
+                out[i, k] = values[b, t, channel[0] + k]
+        else:
+            for k in range(width):
+                out[i, k] = values[b, t, max(channel[k], 0)]
+
+
+@njit(parallel=True, fastmath={"contract"}, cache=True)
+def scan(params, start, channel, run, skip, u, y, parts, reverse):
+    """y = K * u + skip u, causal, or anticausal with `reverse` (the adjoint in u). Threads over batch and `parts`."""
+    batch, length, _ = u.shape
+    groups, width = channel.shape
+    for job in prange(batch * parts):
+        register = flush_denormals()
+        b, part = job // parts, job % parts
+        state = np.zeros((params.shape[0], 2, width), u.dtype)
+        ub = np.empty((CHUNK, width), u.dtype)
+        yb = np.empty((CHUNK, width), u.dtype)
+        gain = np.zeros(width, u.dtype)
+        for base in range(0, length, CHUNK):
+            steps = min(CHUNK, length - base)
+            for g in range(part, groups, parts):
+                _gather(u, b, base, steps, reverse, channel[g], run[g], ub)
+                for k in range(width):
+                    gain[k] = skip[max(channel[g, k], 0)]
+                for i in range(steps):
+                    for k in range(width):
+                        yb[i, k] = gain[k] * ub[i, k]
+                m, end = start[g], start[g + 1]
+                while end - m >= 4:
+                    _advance_4(params, state, ub, yb, m, steps)
+                    m += 4
+                if end - m >= 2:
+                    _advance_2(params, state, ub, yb, m, steps)
+                    m += 2
+                if end > m:
+                    _advance_1(params, state, ub, yb, m, steps)
+                for i in range(steps):
+                    t = length - 1 - (base + i) if reverse else base + i
+                    if run[g]:
+                        first = channel[g, 0]
+                        for k in range(width):
+                            y[b, t, first + k] = yb[i, k]
+                    else:
+                        for k in range(width):
+                            if channel[g, k] >= 0:
+                                y[b, t, channel[g, k]] = yb[i, k]
+        restore_denormals(register)
+
+
+@njit(parallel=True, fastmath={"contract"}, cache=True)
+def correlations(params, start, channel, run, u, g, sums, parts):
+    """sums (batch, rows, 4, W): Re, Im of sum_t g_t conj(x_t), then of sum_t g_t conj(dx_t/dlam)."""
+    batch, length, _ = u.shape
+    groups, width = channel.shape
+    for job in prange(batch * parts):
+        register = flush_denormals()
+        b, part = job // parts, job % parts
+        state = np.zeros((params.shape[0], 8, width), u.dtype)
+        ub = np.empty((CHUNK, width), u.dtype)
+        gb = np.empty((CHUNK, width), u.dtype)
+        for base in range(0, length, CHUNK):
+            steps = min(CHUNK, length - base)
+            for group in range(part, groups, parts):
+                _gather(u, b, base, steps, False, channel[group], run[group], ub)
+                _gather(g, b, base, steps, False, channel[group], run[group], gb)
+                m, end = start[group], start[group + 1]
+                while end - m >= 2:
+                    _correlate_2(params, state, ub, gb, m, steps)
+                    m += 2
+                if end > m:
+                    _correlate_1(params, state, ub, gb, m, steps)
+        for group in range(part, groups, parts):
+            for m in range(start[group], start[group + 1]):
+                for part_of in range(4):
+                    for k in range(width):
+                        sums[b, m, part_of, k] = state[m, 4 + part_of, k]
+        restore_denormals(register)

@@ -1,0 +1,188 @@
+"""The S4D layer y = K * u + D u with K_l = Re sum_j w_j lam_j^l in every channel, as torch operators.
+
+H channels, N modes per channel, b batch, L time. lam, w (H, N) complex (w = 2 C B for stored conjugate halves), D (H,),
+u and y (b, L, H).
+
+Two ways that give the same numbers:
+  scan   x_t = lam x_{t-1} + u_t, y_t = Re sum w x_t: numba, O(b L modes), costs what the modes that are not silent cost
+  fft    the kernel K, then a linear (zero-padded) convolution: plain torch, any device, differentiable by autograd
+
+`s4d` picks the scan on a CPU with numba unless there are so many modes that the convolution is faster.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aireprune.ops.scan import HAVE_NUMBA
+
+SCAN_MODES = 8.0  # the scan is faster up to this many modes per channel and factor of two in the length (measured)
+
+
+def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
+    """u (b, L, H) -> y (b, L, H), in the precision of u (half precision is computed in single)."""
+    if u.dtype not in (torch.float32, torch.float64):
+        return s4d(lam, w, skip.float(), u.float()).to(u.dtype)
+    if lam.shape[1] == 0:
+        return u * skip.to(u.dtype)
+    on_cpu = HAVE_NUMBA and u.device.type == "cpu"
+    if on_cpu and lam.shape[1] <= SCAN_MODES * math.log2(2 * u.shape[1]):
+        return s4d_scan(lam, w, skip, u)
+    return s4d_fft(lam, w, skip, u)
+
+
+def s4d_fft(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
+    """The same by convolution."""
+    return convolve(u, kernel(lam, w, u.shape[1]).to(u.dtype)) + u * skip.to(u.dtype)
+
+
+def s4d_scan(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
+    """The same by recurrence."""
+    parts = (lam.real, lam.imag, w.real, w.imag, skip)
+    y: Tensor = _scan(*(part.to(u.dtype) for part in parts), u)
+    return y
+
+
+def s4d_reference(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
+    """The recurrence step by step, for tests."""
+    x = torch.zeros(u.shape[0], *lam.shape, dtype=lam.dtype)
+    out = []
+    for u_t in u.unbind(1):
+        x = lam * x + u_t[..., None]
+        out.append((w * x).real.sum(-1) + skip * u_t)
+    return torch.stack(out, dim=1)
+
+
+def powers(lam: Tensor, count: int) -> Tensor:
+    """lam^0 .. lam^(count - 1) on a new last axis, by doubling."""
+    out, factor = torch.ones_like(lam)[..., None], lam[..., None]
+    while out.shape[-1] < count:
+        out = torch.cat([out, out * factor], dim=-1)
+        factor = factor * factor
+    return out[..., :count]
+
+
+def kernel(lam: Tensor, w: Tensor, length: int) -> Tensor:
+    """K_l = Re sum_j w_j lam_j^l, (H, L), without an (H, N, L) array.
+
+    With l = T k + i, K_{Tk+i} = Re sum_j (w_j lam_j^{Tk}) lam_j^i is a matrix product of about sqrt(L) giant steps with
+    T = sqrt(L) baby steps. The powers are taken in double precision, so phases stay accurate to the end of the kernel.
+    """
+    real = w.real.dtype
+    lam, w = lam.to(torch.complex128), w.to(torch.complex128)
+    t = 1 << max(0, math.ceil(math.log2(max(length, 1)) / 2))
+    baby = powers(lam, t)
+    giant = powers(baby[..., -1] * lam, -(-length // t)) * w[..., None]
+    left = torch.cat([giant.real, -giant.imag], dim=1).to(real)  # (H, 2N, L/T)
+    right = torch.cat([baby.real, baby.imag], dim=1).to(real)  # (H, 2N, T)
+    out: Tensor = left.transpose(1, 2) @ right
+    return out.flatten(1)[:, :length]
+
+
+def convolve(u: Tensor, k: Tensor) -> Tensor:
+    """Causal convolution along time: u (b, L, H), k (H, L). Padding to 2L keeps the end from wrapping to the start."""
+    length = u.shape[1]
+    spectrum = torch.fft.rfft(u.transpose(1, 2), n=2 * length) * torch.fft.rfft(k, n=2 * length)
+    return torch.fft.irfft(spectrum, n=2 * length)[..., :length].transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Modes in the order of the numba kernels (`aireprune.ops.numba_s4d`)."""
+
+    params: np.ndarray  # (rows, 4, W)
+    start: np.ndarray  # (groups + 1,)
+    channel: np.ndarray  # (groups, W)
+    run: np.ndarray  # (groups,)
+    row: np.ndarray  # (H, N)  where each mode went
+    lane: np.ndarray  # (H, 1)
+
+
+def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed:
+    """Pack Re lam, Im lam, Re w, Im w (H, N); silent modes (w = 0) are left out if they may be."""
+    h, n = parts[0].shape
+    alive = (parts[2] != 0) | (parts[3] != 0) if drop_silent else np.ones((h, n), bool)
+    count = alive.sum(axis=1)
+    order = np.argsort(-count, kind="stable")
+    groups = -(-h // lanes)
+    channel = np.full(groups * lanes, -1)
+    channel[:h] = order
+    start = np.concatenate([[0], np.cumsum(count[order[::lanes]])])
+    place = np.empty(h, int)
+    place[order] = np.arange(h)
+    row = start[place // lanes][:, None] + np.cumsum(alive, axis=1) - 1
+    lane = (place % lanes)[:, None]
+    params = np.zeros((start[-1], 4, lanes), parts[0].dtype)
+    for number, part in enumerate(parts):
+        params[row[alive], number, np.broadcast_to(lane, (h, n))[alive]] = part[alive]
+    channel = channel.reshape(groups, lanes)
+    run = (channel == channel[:, :1] + np.arange(lanes)).all(axis=1)
+    return Packed(params, start, channel, run, row, lane)
+
+
+def _packed(*tensors: Tensor, drop_silent: bool) -> tuple[Packed, int, ModuleType]:
+    """The modes packed, how many jobs to make of one sequence, and the module of kernels."""
+    from numba import get_num_threads
+
+    from aireprune.ops import numba_s4d
+
+    *parts, u = (tensor.detach().numpy() for tensor in tensors)
+    packed = pack(tuple(parts), numba_s4d.lanes(u.dtype), drop_silent)
+    enough = 2 * get_num_threads()
+    return packed, 1 if len(u) >= enough else min(len(packed.channel), -(-enough // max(len(u), 1))), numba_s4d
+
+
+@torch.library.custom_op("aireprune::s4d_scan", mutates_args=(), device_types="cpu")
+def _scan(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor) -> Tensor:
+    u, y = u.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
+    p, jobs, kernels = _packed(lam_re, lam_im, w_re, w_im, u, drop_silent=True)
+    kernels.scan(p.params, p.start, p.channel, p.run, skip.detach().numpy(), u.numpy(), y.numpy(), jobs, False)
+    return y
+
+
+@_scan.register_fake
+def _(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor) -> Tensor:
+    return torch.empty_like(u, memory_format=torch.contiguous_format)
+
+
+@torch.library.custom_op("aireprune::s4d_scan_backward", mutates_args=(), device_types="cpu")
+def _scan_backward(
+    lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor, g: Tensor
+) -> tuple[Tensor, Tensor]:
+    """du, which is the scan of g against time, and (4, H, N): Re and Im of sum g conj(x) and of sum g conj(dx/dlam)."""
+    u, g, du = u.detach().contiguous(), g.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
+    p, jobs, kernels = _packed(lam_re, lam_im, w_re, w_im, u, drop_silent=True)
+    kernels.scan(p.params, p.start, p.channel, p.run, skip.detach().numpy(), g.numpy(), du.numpy(), jobs, True)
+    p, jobs, kernels = _packed(lam_re, lam_im, w_re, w_im, u, drop_silent=False)
+    sums = np.empty((len(u), *p.params.shape), p.params.dtype)
+    kernels.correlations(p.params, p.start, p.channel, p.run, u.numpy(), g.numpy(), sums, jobs)
+    total = sums.sum(axis=0)
+    return du, torch.from_numpy(np.stack([total[p.row, part, p.lane] for part in range(4)]))
+
+
+@_scan_backward.register_fake
+def _(
+    lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor, g: Tensor
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(u, memory_format=torch.contiguous_format), u.new_empty(4, *lam_re.shape)
+
+
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
+    lam_re, lam_im, w_re, w_im, skip, u = ctx.saved_tensors
+    du, (ar, ai, zr, zi) = _scan_backward(lam_re, lam_im, w_re, w_im, skip, u, g)
+    # dL/dw = sum g conj(x), dL/dlam = conj(w) sum g conj(dx/dlam)
+    return w_re * zr + w_im * zi, w_re * zi - w_im * zr, ar, ai, (g * u).sum((0, 1)), du
+
+
+_scan.register_autograd(_backward, setup_context=_save_for_backward)
