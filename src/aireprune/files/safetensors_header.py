@@ -72,13 +72,15 @@ def read_header(path: Path) -> Header:
     return Header(entries, metadata, 8 + length)
 
 
-def header_bytes(entries: Mapping[str, Entry], metadata: Mapping[str, str] | None, room: int = 0) -> bytes:
-    """A header whose data begins on a page, padded with spaces to `room` bytes if that is more."""
+def header_bytes(
+    entries: Mapping[str, Entry], metadata: Mapping[str, str] | None, room: int = 0, align: int = PAGE
+) -> bytes:
+    """A header whose data begins on a multiple of `align`, padded with spaces to `room` bytes if that is more."""
     raw: dict[str, Any] = {} if metadata is None else {METADATA: dict(metadata)}
     for name, entry in entries.items():
         raw[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": [entry.start, entry.end]}
     text = json.dumps(raw, separators=(",", ":"), ensure_ascii=False).encode()
-    length = max(room, -(-(8 + len(text)) // PAGE) * PAGE) - 8
+    length = max(room, -(-(8 + len(text)) // align) * align) - 8
     if length > MAX_HEADER:
         raise AireError(
             f"{len(entries)} tensors need a safetensors header of {length} bytes; at most {MAX_HEADER} are allowed."
