@@ -1,17 +1,19 @@
-"""Mamba-2 mixers: one decay per head, B and C shared by the heads of a group (also in Bamba, Zamba2, FalconH1, Nemotron-H).
+"""Mamba-2 mixers: one decay per head, B and C shared by a group of heads (also in Bamba, Zamba2, FalconH1, Nemotron-H).
 
 Layout, H heads, G groups, N states per group, d = channels of the state space part:
 
     in_proj.weight   rows [MLP: 2 d_mlp (rarely) | z: d | x: d | B: G N | C: G N | dt: H]
-    conv1d.weight    (d + 2 G N, 1, k), channels [x | B | C]       A_log, dt_bias (H,)      norm.weight (d,), where there is one
+    conv1d.weight    (d + 2 G N, 1, k), channels [x | B | C]
+    A_log, dt_bias   (H,)
+    norm.weight      (d,), where there is one
 
 The removable unit is the index j of a group, unit g N + j, and every group must keep equally many. It holds one mode per
-head of its group (m = H / G), and each mode stands for the head's head_dim channels, which share its pole and gates.
+head of its group (m = H / G); each mode stands for the head's head_dim channels, which share its pole and gates.
 
-The data-free energy is Mamba-1's (see `aireprune.families.mamba`) with two differences. The pole is the head's, log|lam| =
--softplus(dt_bias) exp(A_log), so 1/(1 - lam^2) is the same for all states of a head and [energy] orders the states of a
-group by E[B_j^2] E[C_j^2]. And B and C pass through the convolution and a SiLU themselves: for a white input u of unit
-variance the pre-activation s of a channel with in_proj row w, in_proj bias v, taps k and convolution bias q is Gaussian,
+The data-free energy is Mamba-1's (see `aireprune.families.mamba`) with two differences. The pole is the head's,
+log|lam| = -softplus(dt_bias) exp(A_log), so 1/(1 - lam^2) is the same for all states of a head and [energy] orders the
+states of a group by E[B_j^2] E[C_j^2]. And B and C pass through the convolution and a SiLU themselves: for a white input
+u of unit variance the pre-activation s of a channel with in_proj row w, in_proj bias v, taps k and convolution bias q is
 
     s ~ N(q + v sum(k), |k|^2 |w|^2),   E[B_j^2] = E[silu(s)^2], by Gauss-Hermite quadrature.
 """
@@ -56,9 +58,9 @@ class Mamba2:
         mlp = rows - heads - channels - d
         if units < 0 or odd or units % groups or heads % groups or d % heads or mlp < 0 or mlp % 2:
             raise AireError(
-                f"The Mamba-2 layer {where} does not add up: conv1d has {channels} channels, in_proj {rows} rows, the state "
-                f"space part {d} channels in {heads} heads, with {groups} groups (n_groups in the configuration, 1 without "
-                "one). Expected conv1d = x + 2 groups x states and in_proj = z + conv1d + heads."
+                f"The Mamba-2 layer {where} does not add up: conv1d has {channels} channels, in_proj {rows} rows, the "
+                f"state space part {d} channels in {heads} heads, with {groups} groups (n_groups in the configuration, "
+                "1 without one). Expected conv1d = x + 2 groups x states and in_proj = z + conv1d + heads."
             )
         roles = ["A_log", "dt_bias", "in_proj.weight", "conv1d.weight"]
         for role, size in (("in_proj.bias", rows), ("conv1d.bias", channels)):

@@ -1,0 +1,266 @@
+"""Numba kernels of the selective scan (Mamba-1): discretisation, recurrence, contraction, gate, in one pass over time.
+
+Arrays, all contiguous in the last axis: x, dt, z, y (b, L, D); B, C (b, L, N); A (N, D), already times log2(e);
+D, bias (D,); state (b, N, D). Threads take (sequence, block of channels); every inner loop runs over the channels of a
+block, so the states of a block stay in cache and nothing of size (b, L, D, N) ever exists.
+
+    Delta = softplus(dt + bias)   a_n = 2^(Delta A_n)   h_n <- a_n h_n + Delta x B_n   y = (sum_n C_n h_n + D x) silu(z)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from aireprune.ops.denormals import flush_denormals, restore_denormals
+from aireprune.ops.numba_math import exp2, sigmoid, softplus
+
+BACKWARD_BLOCK = 64
+CHUNK = 32  # time steps whose states the backward pass recomputes at a time
+
+_FAST = {"contract", "reassoc", "nsz"}
+_OPTIONS = {"fastmath": _FAST, "cache": True, "error_model": "numpy"}
+
+
+@njit(parallel=True, **_OPTIONS)
+def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, width):
+    """Fill y, `width` channels to a block; `state` holds the initial state on entry and the final one on return."""
+    batch, length, channels = x.shape
+    n_states = A.shape[0]
+    blocks = (channels + width - 1) // width
+    for job in prange(batch * blocks):
+        register = flush_denormals()
+        b, first = job // blocks, (job % blocks) * width
+        w = min(width, channels - first)
+        h = np.zeros((n_states, width), x.dtype)
+        a = np.zeros((n_states, width), x.dtype)
+        for n in range(n_states):
+            for c in range(w):
+                h[n, c] = state[b, n, first + c]
+                a[n, c] = A[n, first + c]
+        delta = np.zeros(width, x.dtype)
+        dx = np.zeros(width, x.dtype)
+        out = np.zeros(width, x.dtype)
+        skip, shift = D[first : first + w], bias[first : first + w]
+        for t in range(length):
+            raw, u = dt[b, t, first : first + w], x[b, t, first : first + w]
+            for c in range(w):
+                delta[c] = softplus(raw[c] + shift[c])
+            for c in range(w):
+                dx[c] = delta[c] * u[c]
+                out[c] = skip[c] * u[c]
+            for n in range(n_states):
+                b_n, c_n = B[b, t, n], C[b, t, n]
+                row, pole = h[n], a[n]
+                for c in range(width):
+                    row[c] = exp2(delta[c] * pole[c]) * row[c] + dx[c] * b_n
+                    out[c] += row[c] * c_n
+            result = y[b, t, first : first + w]
+            if gated:
+                gate = z[b, t, first : first + w]
+                for c in range(w):
+                    result[c] = out[c] * gate[c] * sigmoid(gate[c])
+            else:
+                for c in range(w):
+                    result[c] = out[c]
+        for n in range(n_states):
+            for c in range(w):
+                state[b, n, first + c] = h[n, c]
+        restore_denormals(register)
+
+
+@njit(parallel=True, **_OPTIONS)
+def selective_backward(x, dt, A, B, C, D, bias, z, gated, state, gy, gstate, gx, gdt, gA, gB, gC, gD, gz):
+    """Adjoint of `selective_forward`, with `state` the initial state. A is times log2(e), gA is with respect to that.
+
+    First the states at the start of every chunk, then chunk by chunk from the end: recompute its states and decays, walk
+    it backwards. gstate (b, N, D) enters as the gradient of the final state and leaves as that of the initial one.
+    gA (b, N, D) and gD (b, D) are per sequence, gB and gC (b, blocks, L, N) per block of channels; the caller sums them.
+    """
+    batch, length, channels = x.shape
+    n_states = A.shape[0]
+    width = BACKWARD_BLOCK
+    blocks = (channels + width - 1) // width
+    chunks = (length + CHUNK - 1) // CHUNK
+    ln2 = np.log(2.0)
+    for job in prange(batch * blocks):
+        register = flush_denormals()
+        b, block = job // blocks, job % blocks
+        first = block * width
+        w = min(width, channels - first)
+        dtype = x.dtype
+        starts = np.zeros((chunks, n_states, width), dtype)
+        h = np.zeros((CHUNK + 1, n_states, width), dtype)
+        decay = np.zeros((CHUNK, n_states, width), dtype)
+        delta = np.zeros((CHUNK, width), dtype)
+        pole = np.zeros((n_states, width), dtype)
+        gh = np.zeros((n_states, width), dtype)
+        gpole = np.zeros((n_states, width), dtype)
+        gskip = np.zeros(width, dtype)
+        u = np.zeros(width, dtype)
+        read = np.zeros(width, dtype)
+        gread = np.zeros(width, dtype)
+        gdx = np.zeros(width, dtype)
+        gdelta = np.zeros(width, dtype)
+        for n in range(n_states):
+            for c in range(w):
+                pole[n, c] = A[n, first + c]
+                gh[n, c] = gstate[b, n, first + c]
+                h[0, n, c] = state[b, n, first + c]
+        skip, shift = D[first : first + w], bias[first : first + w]
+        for sweep in range(2 * chunks):
+            k = sweep if sweep < chunks else 2 * chunks - 1 - sweep
+            t0 = k * CHUNK
+            steps = min(CHUNK, length - t0)
+            if sweep >= chunks:
+                h[0] = starts[k]
+            else:
+                starts[k] = h[0]
+            for i in range(steps):
+                raw, here = dt[b, t0 + i, first : first + w], x[b, t0 + i, first : first + w]
+                d = delta[i]
+                for c in range(w):
+                    d[c] = softplus(raw[c] + shift[c])
+                    gdx[c] = d[c] * here[c]
+                for n in range(n_states):
+                    b_n = B[b, t0 + i, n]
+                    before, after, a, p = h[i, n], h[i + 1, n], decay[i, n], pole[n]
+                    for c in range(width):
+                        a[c] = exp2(d[c] * p[c])
+                        after[c] = a[c] * before[c] + gdx[c] * b_n
+            if sweep < chunks:
+                h[0] = h[steps]
+                continue
+            for i in range(steps - 1, -1, -1):
+                t = t0 + i
+                raw, here, g_y = (dt[b, t, first : first + w], x[b, t, first : first + w], gy[b, t, first : first + w])
+                d = delta[i]
+                for c in range(w):
+                    u[c] = here[c]
+                    read[c] = skip[c] * here[c]
+                for n in range(n_states):
+                    c_n, after = C[b, t, n], h[i + 1, n]
+                    for c in range(width):
+                        read[c] += c_n * after[c]
+                if gated:
+                    gate, g_z = z[b, t, first : first + w], gz[b, t, first : first + w]
+                    for c in range(w):
+                        s = sigmoid(gate[c])
+                        g_z[c] = g_y[c] * read[c] * s * (1 + gate[c] * (1 - s))
+                        gread[c] = g_y[c] * gate[c] * s
+                else:
+                    for c in range(w):
+                        gread[c] = g_y[c]
+                gdx[:] = 0
+                gdelta[:] = 0
+                for n in range(n_states):
+                    b_n, c_n = B[b, t, n], C[b, t, n]
+                    before, after, a, p = h[i, n], h[i + 1, n], decay[i, n], pole[n]
+                    g_h, g_p = gh[n], gpole[n]
+                    sum_b, sum_c = dtype.type(0), dtype.type(0)
+                    for c in range(width):
+                        g = g_h[c] + gread[c] * c_n
+                        sum_c += gread[c] * after[c]
+                        sum_b += g * d[c] * u[c]
+                        gdx[c] += g * b_n
+                        back = g * a[c]
+                        step = back * before[c]  # d loss / d (Delta A_n ln 2)
+                        gdelta[c] += step * p[c]
+                        g_p[c] += step * d[c]
+                        g_h[c] = back
+                    gB[b, block, t, n] = sum_b
+                    gC[b, block, t, n] = sum_c
+                g_dt, g_x = gdt[b, t, first : first + w], gx[b, t, first : first + w]
+                for c in range(w):
+                    gskip[c] += gread[c] * here[c]
+                    g_dt[c] = (dtype.type(ln2) * gdelta[c] + gdx[c] * here[c]) * sigmoid(raw[c] + shift[c])
+                    g_x[c] = gdx[c] * d[c] + gread[c] * skip[c]
+        for n in range(n_states):
+            for c in range(w):
+                gA[b, n, first + c] = dtype.type(ln2) * gpole[n, c]
+                gstate[b, n, first + c] = gh[n, c]
+        for c in range(w):
+            gD[b, first + c] = gskip[c]
+        restore_denormals(register)
+
+
+@njit(**_OPTIONS)
+def selective_step(state, x, dt, A, B, C, D, bias, z, gated, y):
+    """One time step in place: x, dt, z, y (b, D), B, C (b, N), A (D, N) times log2(e), state (b, D, N) as in caches."""
+    register = flush_denormals()
+    batch, channels, n_states = state.shape
+    for b in range(batch):
+        for c in range(channels):
+            y[b, c] = softplus(dt[b, c] + bias[c])
+        for c in range(channels):
+            delta = y[b, c]
+            dx = delta * x[b, c]
+            total = D[c] * x[b, c]
+            for n in range(n_states):
+                h = exp2(delta * A[c, n]) * state[b, c, n] + dx * B[b, n]
+                state[b, c, n] = h
+                total += h * C[b, n]
+            y[b, c] = total
+        if gated:
+            for c in range(channels):
+                gate = z[b, c]
+                y[b, c] *= gate * sigmoid(gate)
+    restore_denormals(register)
+
+
+@njit(parallel=True, **_OPTIONS)
+def causal_conv(u, taps, bias, before, activate, y):
+    """Depthwise causal convolution and SiLU: u, y (b, L, D), taps (k, D), before (b, k - 1, D) the earlier inputs."""
+    batch, length, channels = u.shape
+    k = taps.shape[0]
+    span = 128
+    pieces = (length + span - 1) // span
+    for job in prange(batch * pieces):
+        register = flush_denormals()
+        b, start = job // pieces, (job % pieces) * span
+        for t in range(start, min(start + span, length)):
+            out = y[b, t]
+            for c in range(channels):
+                out[c] = bias[c]
+            for i in range(k):
+                source = t - (k - 1) + i
+                tap = taps[i]
+                row = u[b, source] if source >= 0 else before[b, source + k - 1]
+                for c in range(channels):
+                    out[c] += tap[c] * row[c]
+            if activate:
+                for c in range(channels):
+                    out[c] *= sigmoid(out[c])
+        restore_denormals(register)
+
+
+@njit(parallel=True, **_OPTIONS)
+def ssd_forward(x, dt, A, B, C, D, bias, low, high, state, y):
+    """Mamba-2: x, y (b, L, H, P); dt (b, L, H); A (H,) times log2(e); B, C (b, L, G, N); state (b, H, N, P) in and out.
+
+    Delta = clip(softplus(dt + bias), low, high);  S_n <- 2^(Delta A) S_n + Delta B_n x;  y = sum_n C_n S_n + D x
+    """
+    batch, length, heads, width = x.shape
+    groups, n_states = B.shape[2], B.shape[3]
+    for job in prange(batch * heads):
+        register = flush_denormals()
+        b, head = job // heads, job % heads
+        g = head // (heads // groups)
+        s = state[b, head].copy()
+        dx = np.zeros(width, x.dtype)
+        out = np.zeros(width, x.dtype)
+        for t in range(length):
+            delta = min(max(softplus(dt[b, t, head] + bias[head]), low), high)
+            a = exp2(delta * A[head])
+            for p in range(width):
+                dx[p] = delta * x[b, t, head, p]
+                out[p] = D[head] * x[b, t, head, p]
+            for n in range(n_states):
+                b_n, c_n, row = B[b, t, g, n], C[b, t, g, n], s[n]
+                for p in range(width):
+                    row[p] = a * row[p] + dx[p] * b_n
+                    out[p] += row[p] * c_n
+            for p in range(width):
+                y[b, t, head, p] = out[p]
+        state[b, head] = s
+        restore_denormals(register)

@@ -1,0 +1,377 @@
+"""The selective scans of Mamba-1 and Mamba-2 as torch operators.
+
+Shapes: b batch, L time, D channels, N states; H heads of P channels and G groups for Mamba-2.
+
+    Delta = softplus(dt + dt_bias)   h_t = exp(Delta A) h_{t-1} + Delta B_t x_t   y_t = (C_t . h_t + D x_t) silu(z_t)
+
+Numba serves CPU tensors and never holds anything of size (b, L, D, N); other devices, or a machine without numba, get
+the plain torch reference, which autograd differentiates by itself. bfloat16 and float16 are computed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aireprune.ops.scan import HAVE_NUMBA
+
+LOG2E = math.log2(math.e)
+
+
+def selective_scan(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    z: Tensor | None = None,
+    initial: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """x, dt, z (b, L, D), A (D, N) < 0, B and C (b, L, N), initial (b, D, N) -> y (b, L, D), final state (b, D, N)."""
+    working = torch.float64 if x.dtype == torch.float64 else torch.float32
+    channels = A.shape[0]
+    arguments = (
+        x.to(working),
+        dt.to(working),
+        A.to(working),
+        B.to(working),
+        C.to(working),
+        x.new_zeros(channels, dtype=working) if D is None else D.to(working),
+        x.new_zeros(channels, dtype=working) if dt_bias is None else dt_bias.to(working),
+        None if z is None else z.to(working),
+        x.new_zeros(x.shape[0], *A.shape, dtype=working) if initial is None else initial.to(working),
+    )
+    if HAVE_NUMBA and x.device.type == "cpu":
+        y, final = _selective_scan(*arguments)
+    else:
+        y, final = selective_scan_reference(*arguments)
+    return y.to(x.dtype), final
+
+
+def selective_scan_reference(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    z: Tensor | None,
+    initial: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The recurrence step by step in plain torch; slow, differentiable, runs on any device."""
+    delta = F.softplus(dt + dt_bias)
+    h, outputs = initial, []
+    for t in range(x.shape[1]):
+        step = delta[:, t, :, None]
+        h = torch.exp(step * A) * h + step * B[:, t, None, :] * x[:, t, :, None]
+        outputs.append((h * C[:, t, None, :]).sum(-1))
+    y = torch.stack(outputs, dim=1) + D * x
+    return (y if z is None else y * F.silu(z)), h
+
+
+def selective_step(
+    state: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    z: Tensor | None = None,
+) -> Tensor:
+    """One step of decoding, no gradients: x, dt, z (b, D), B and C (b, N); `state` (b, D, N) is updated in place."""
+    if HAVE_NUMBA and x.device.type == "cpu" and x.dtype == state.dtype == torch.float32:
+        out: Tensor = _selective_step(state, x, dt, A.float(), B, C, D.float(), dt_bias.float(), z)
+        return out
+    gate = None if z is None else z[:, None]
+    y, final = selective_scan(x[:, None], dt[:, None], A, B[:, None], C[:, None], D, dt_bias, gate, state)
+    state.copy_(final)
+    return y[:, 0]
+
+
+def causal_conv(
+    u: Tensor, weight: Tensor, bias: Tensor | None, before: Tensor | None = None, silu: bool = True
+) -> Tensor:
+    """Depthwise causal convolution, then SiLU: u (b, L, D), weight (D, 1, k), before (b, k - 1, D) the earlier inputs."""
+    if (
+        HAVE_NUMBA
+        and u.device.type == "cpu"
+        and u.dtype == weight.dtype == torch.float32
+        and not _needs_grad(u, weight)
+    ):
+        bias = weight.new_zeros(len(weight)) if bias is None else bias
+        fused: Tensor = _causal_conv(u, weight, bias, before, silu)
+        return fused
+    k = weight.shape[-1]
+    padded = F.pad(u.transpose(1, 2), (k - 1, 0)) if before is None else torch.cat([before, u], 1).transpose(1, 2)
+    y = F.conv1d(padded, weight, bias, groups=len(weight)).transpose(1, 2)
+    return F.silu(y) if silu else y
+
+
+def ssd_scan(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    limits: tuple[float, float] = (0.0, math.inf),
+    initial: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Mamba-2: x (b, L, H, P), dt (b, L, H), A (H,), B and C (b, L, G, N), state (b, H, P, N) -> y like x, final state.
+
+    Delta is clipped to `limits`. The numba kernel has no backward; where a gradient is wanted, the reference runs.
+    """
+    working = torch.float64 if x.dtype == torch.float64 else torch.float32
+    tensors = [t.to(working) for t in (x, dt, A, B, C, D, dt_bias)]
+    state = x.new_zeros(*x.shape[::2], x.shape[3], B.shape[3]) if initial is None else initial
+    state = state.to(working)
+    fused = HAVE_NUMBA and x.device.type == "cpu" and not _needs_grad(*tensors)
+    run: Any = _ssd_scan if fused else ssd_scan_reference
+    y, final = run(*tensors, float(limits[0]), float(limits[1]), state)
+    return y.to(x.dtype), final
+
+
+def ssd_scan_reference(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    low: float,
+    high: float,
+    initial: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The Mamba-2 recurrence step by step in plain torch."""
+    delta = F.softplus(dt + dt_bias).clamp(low, high)
+    per_head = x.shape[2] // B.shape[2]
+    b_heads, c_heads = B.repeat_interleave(per_head, 2), C.repeat_interleave(per_head, 2)
+    s, outputs = initial, []
+    for t in range(x.shape[1]):
+        step = delta[:, t, :, None, None]
+        s = torch.exp(step * A[:, None, None]) * s + step * x[:, t, :, :, None] * b_heads[:, t, :, None, :]
+        outputs.append((s * c_heads[:, t, :, None, :]).sum(-1))
+    return torch.stack(outputs, 1) + D[:, None] * x, s
+
+
+def _needs_grad(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
+def block_width(jobs: int, channels: int, threads: int) -> int:
+    """Channels per job: wide blocks read memory in long runs, but every thread should be busy to the end."""
+    for width in (512, 256, 128):
+        count = jobs * -(-channels // width)
+        if width <= channels and count / (-(-count // threads) * threads) > 0.9:
+            return width
+    return 64
+
+
+@torch.library.custom_op("aireprune::selective_scan", mutates_args=(), device_types="cpu")
+def _selective_scan(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    z: Tensor | None,
+    initial: Tensor,
+) -> tuple[Tensor, Tensor]:
+    import numba
+
+    from aireprune.ops.numba_selective import selective_forward
+
+    state = initial.transpose(1, 2).clone(memory_format=torch.contiguous_format)
+    y = x.new_empty(x.shape)
+    width = block_width(x.shape[0], x.shape[2], numba.get_num_threads())
+    selective_forward(*_kernel_inputs(x, dt, A, B, C, D, dt_bias, z), state.numpy(), y.numpy(), width)
+    return y, state.transpose(1, 2).contiguous()
+
+
+@_selective_scan.register_fake
+def _(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    z: Tensor | None,
+    initial: Tensor,
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(initial.shape)
+
+
+def _kernel_inputs(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None
+) -> tuple[Any, ...]:
+    """What both kernels take, as NumPy arrays: unit stride in the last axis, A as (N, D) in powers of two."""
+    rows = [_rows(t) for t in (x, dt)]
+    tail = [_rows(t) for t in (B, C)] + [t.detach().contiguous().numpy() for t in (D, dt_bias)]
+    poles = (A.detach() * LOG2E).T.contiguous().numpy()
+    return (*rows, poles, *tail, rows[0] if z is None else _rows(z), z is not None)
+
+
+def _rows(t: Tensor) -> Any:
+    """A view of memory whose last axis is dense, so that halves of a projection need no copy."""
+    t = t.detach()
+    return (t if t.stride(-1) == 1 else t.contiguous()).numpy()
+
+
+@torch.library.custom_op("aireprune::selective_scan_backward", mutates_args=(), device_types="cpu")
+def _selective_scan_backward(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    z: Tensor | None,
+    initial: Tensor,
+    gy: Tensor,
+    gfinal: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    from aireprune.ops.numba_selective import BACKWARD_BLOCK, selective_backward
+
+    batch, length, channels = x.shape
+    n = A.shape[1]
+    blocks = -(-channels // BACKWARD_BLOCK)
+    state = initial.transpose(1, 2).contiguous()
+    gstate = gfinal.transpose(1, 2).clone(memory_format=torch.contiguous_format)
+    gx, gdt = x.new_empty(x.shape), x.new_empty(x.shape)
+    gz = x.new_empty(0, 0, 0) if z is None else x.new_empty(x.shape)
+    gA, gD = x.new_empty(batch, n, channels), x.new_empty(batch, channels)
+    gB, gC = x.new_empty(batch, blocks, length, n), x.new_empty(batch, blocks, length, n)
+    outputs = [t.numpy() for t in (gstate, gx, gdt, gA, gB, gC, gD, gz)]
+    inputs = _kernel_inputs(x, dt, A, B, C, D, dt_bias, z)
+    selective_backward(*inputs, state.numpy(), gy.detach().contiguous().numpy(), *outputs)
+    return (
+        gx,
+        gdt,
+        (LOG2E * gA.sum(0)).T.contiguous(),
+        gB.sum(1),
+        gC.sum(1),
+        gD.sum(0),
+        gz,
+        gstate.transpose(1, 2).contiguous(),
+    )
+
+
+@_selective_scan_backward.register_fake
+def _(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    z: Tensor | None,
+    initial: Tensor,
+    gy: Tensor,
+    gfinal: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    gz = x.new_empty(0, 0, 0) if z is None else x.new_empty(x.shape)
+    like = [x.new_empty(t.shape) for t in (x, x, A, B, C, D)]
+    return like[0], like[1], like[2], like[3], like[4], like[5], gz, x.new_empty(initial.shape)
+
+
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx: Any, gy: Tensor, gfinal: Tensor) -> tuple[Tensor | None, ...]:
+    gx, gdt, gA, gB, gC, gD, gz, ginitial = _selective_scan_backward(*ctx.saved_tensors, gy, gfinal)
+    return gx, gdt, gA, gB, gC, gD, gdt.sum((0, 1)), (gz if gz.numel() else None), ginitial
+
+
+_selective_scan.register_autograd(_backward, setup_context=_save_for_backward)
+
+
+@torch.library.custom_op("aireprune::selective_step", mutates_args=("state",), device_types="cpu")
+def _selective_step(
+    state: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None
+) -> Tensor:
+    from aireprune.ops.numba_selective import selective_step as kernel
+
+    y = x.new_empty(x.shape)
+    rows = [_rows(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
+    kernel(state.detach().numpy(), *rows, rows[0] if z is None else _rows(z), z is not None, y.numpy())
+    return y
+
+
+@_selective_step.register_fake
+def _(
+    state: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None
+) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.custom_op("aireprune::causal_conv", mutates_args=(), device_types="cpu")
+def _causal_conv(u: Tensor, weight: Tensor, bias: Tensor, before: Tensor | None, silu: bool) -> Tensor:
+    from aireprune.ops.numba_selective import causal_conv as kernel
+
+    taps = weight.detach()[:, 0].T.contiguous()
+    past = u.new_zeros(u.shape[0], len(taps) - 1, u.shape[2]) if before is None else before.contiguous()
+    y = u.new_empty(u.shape)
+    kernel(_rows(u), taps.numpy(), bias.detach().numpy(), past.detach().numpy(), silu, y.numpy())
+    return y
+
+
+@_causal_conv.register_fake
+def _(u: Tensor, weight: Tensor, bias: Tensor, before: Tensor | None, silu: bool) -> Tensor:
+    return u.new_empty(u.shape)
+
+
+@torch.library.custom_op("aireprune::ssd_scan", mutates_args=(), device_types="cpu")
+def _ssd_scan(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    low: float,
+    high: float,
+    initial: Tensor,
+) -> tuple[Tensor, Tensor]:
+    from aireprune.ops.numba_selective import ssd_forward
+
+    state = initial.transpose(2, 3).clone(memory_format=torch.contiguous_format)
+    y = x.new_empty(x.shape)
+    rows = [_rows(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
+    clip = [torch.tensor(v, dtype=x.dtype).numpy()[()] for v in (low, high)]
+    ssd_forward(*rows, *clip, state.numpy(), y.numpy())
+    return y, state.transpose(2, 3).contiguous()
+
+
+@_ssd_scan.register_fake
+def _(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    low: float,
+    high: float,
+    initial: Tensor,
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(initial.shape)
