@@ -206,7 +206,9 @@ class S4D:
         if layer.options["granularity"] == "state":
             parts = [part.T for part in parts]
         else:  # channel v S + t belongs to copy t
-            parts = [np.moveaxis(part.reshape(h // max(s, 1), s, n), 0, -1).reshape(s * n, -1) for part in parts]
+            parts = [
+                np.moveaxis(part.reshape(h // max(s, 1), s, n), 0, -1).reshape(s * n, h // max(s, 1)) for part in parts
+            ]
         return LayerStates(layer.name, parts[0], parts[1], parts[2], np.stack(parts[3:]))
 
     def cuts(self, layer: Layer) -> dict[str, Cut]:

@@ -7,8 +7,8 @@ Shapes: b batch, L time, h channels, N stored conjugate pairs per channel.
     s4_layers.i.output_linear.0.weight (2h, h, 1)      norms.i      decoder.weight (d_output, h)
 
 Departures from the original: activations are (b, L, h) throughout, so nothing is transposed; the layer is a scan over
-the modes that are not silent (`aireprune.ops.s4d`) instead of a convolution; poles are discretised in double precision; a
-layer may have any number of modes, zero included.
+the modes that are not silent (`aireprune.ops.s4d`) instead of a convolution; poles are discretised in double precision;
+a layer may have any number of modes, zero included.
 """
 
 from __future__ import annotations

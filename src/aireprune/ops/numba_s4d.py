@@ -28,7 +28,7 @@ VECTOR_BYTES = 64
 CHUNK = 128
 
 
-def lanes(dtype):
+def lanes(dtype: np.dtype) -> int:
     """W: channels per group for a floating point type."""
     return VECTOR_BYTES // np.dtype(dtype).itemsize
 

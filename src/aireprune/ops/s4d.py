@@ -89,8 +89,9 @@ def kernel(lam: Tensor, w: Tensor, length: int) -> Tensor:
 def convolve(u: Tensor, k: Tensor) -> Tensor:
     """Causal convolution along time: u (b, L, H), k (H, L). Padding to 2L keeps the end from wrapping to the start."""
     length = u.shape[1]
-    spectrum = torch.fft.rfft(u.transpose(1, 2), n=2 * length) * torch.fft.rfft(k, n=2 * length)
-    return torch.fft.irfft(spectrum, n=2 * length)[..., :length].transpose(1, 2)
+    spectrum: Tensor = torch.fft.rfft(u.transpose(1, 2), n=2 * length) * torch.fft.rfft(k, n=2 * length)
+    y: Tensor = torch.fft.irfft(spectrum, n=2 * length)[..., :length]
+    return y.transpose(1, 2)
 
 
 @dataclass(frozen=True)
