@@ -76,8 +76,8 @@ def bench_checkpoint(
 
     Both run as processes of their own, in alternating order. Before each run the source is read once so that it is
     in the page cache alike for both, earlier output is deleted, and dirty pages are on disk. Times are until the
-    process ends, as a user sees it. The first pair only warms up and is not counted. The ratio is the median over neighbouring runs, which share what else the machine
-    was doing.
+    process ends, as a user sees it. The first pair only warms up and is not counted. The ratio is the median over
+    neighbouring runs, which share what else the machine was doing.
     """
     copies: list[float] = []
     prunes: list[float] = []
