@@ -1,8 +1,8 @@
 """Closed-form Gramians and exact energies (METHOD.md section 4; Antoulas 2005, sections 4.3 and 5.5).
 
-With the conjugates written out, P_ij = (B_i . conj(B_j)) / (1 - lam_i conj(lam_j)), and Q likewise from C. Here they are
-returned for the real states (Re x, Im x), where they are real symmetric (2n, 2n): P is the covariance of the states under
-white noise. With a horizon T every 1/(1 - z) becomes (1 - z^T)/(1 - z).
+With the conjugates written out, P_ij = (B_i . conj(B_j)) / (1 - lam_i conj(lam_j)), and Q likewise from C. Here they
+are returned for the real states (Re x, Im x), where they are real symmetric (2n, 2n): P is the covariance of the
+states under white noise. With a horizon T every 1/(1 - z) becomes (1 - z^T)/(1 - z).
 
 Two directions. The kernel is C1 lam^k B to the future, C2 lam^k B to the past, (C1 + C2) B at lag 0, so that
 
@@ -22,23 +22,18 @@ from aireprune.system import ModalSystem, difference, one_minus_exp
 
 def controllability(system: ModalSystem, horizon: int | None = None) -> np.ndarray:
     """P of the real states. (*batch, 2n, 2n)"""
-    b = system.b
-    same, other = _power_sums(system, horizon)
-    return _covariance((b @ _adjoint(b)) * same, (b @ _transpose(b)) * other)
+    return _controllability(system, *_power_sums(system, horizon))
 
 
 def observability(system: ModalSystem, horizon: int | None = None) -> np.ndarray:
     """Q of the real states; directions stacked as outputs. (*batch, 2n, 2n)"""
-    c = system.c.reshape(*system.batch, -1, system.modes)
-    same, other = _power_sums(system, horizon)
-    hermitian, symmetric = (_adjoint(c) @ c) * same.conj(), (_transpose(c) @ c) * other
-    plus, minus = hermitian + symmetric, hermitian - symmetric
-    return system.share**2 / 2 * _blocks(plus.real, -plus.imag, minus.real)
+    return _observability(system, *_power_sums(system, horizon))
 
 
 def gramians(system: ModalSystem, horizon: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """P and Q of the real states."""
-    return controllability(system, horizon), observability(system, horizon)
+    sums = _power_sums(system, horizon)
+    return _controllability(system, *sums), _observability(system, *sums)
 
 
 def written_out_gramians(system: ModalSystem, horizon: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +62,7 @@ def energy_under(system: ModalSystem, covariance: np.ndarray, stacked: bool = Fa
     if system.directions == 2 and not stacked:
         first = c @ system.real_b()[..., None, :, :]
         total = total + 2 * np.einsum("...ij,...ij->...", first[..., 0, :, :], first[..., 1, :, :])
-    return np.maximum(total, 0.0)
+    return np.asarray(np.maximum(total, 0.0))
 
 
 def error_energy(system: ModalSystem, c: np.ndarray, horizon: int | None = None, stacked: bool = False) -> np.ndarray:
@@ -90,7 +85,23 @@ def state_energies(system: ModalSystem, horizon: int | None = None) -> np.ndarra
     c2 = (np.abs(system.c) ** 2).sum(-2).mean(-2)
     b2 = (np.abs(system.b) ** 2).sum(-1)
     seen = 1.0 if horizon is None else -np.expm1(2 * horizon * system.log_radius)
-    return c2 * b2 * seen / -np.expm1(2 * system.log_radius)
+    return np.asarray(c2 * b2 * seen / -np.expm1(2 * system.log_radius))
+
+
+def _controllability(system: ModalSystem, same: np.ndarray, other: np.ndarray) -> np.ndarray:
+    b = system.b
+    return _covariance((b @ _adjoint(b)) * same, (b @ _transpose(b)) * other)
+
+
+def _observability(system: ModalSystem, same: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """With H_ij = conj(c_i).c_j / (1 - conj(lam_i) lam_j) and S_ij = c_i.c_j / (1 - lam_i lam_j), for x = a + ib:
+
+    x*Hx + Re(x^T S x) times s^2/2 = a' Re(H + S) a + b' Re(H - S) b - 2 a' Im(H + S) b, times s^2/2.
+    """
+    c = system.c.reshape(*system.batch, -1, system.modes)
+    hermitian, symmetric = (_adjoint(c) @ c) * same.conj(), (_transpose(c) @ c) * other
+    plus, minus = hermitian + symmetric, hermitian - symmetric
+    return system.share**2 / 2 * _blocks(plus.real, -plus.imag, minus.real)
 
 
 def _power_sums(system: ModalSystem, horizon: int | None) -> tuple[np.ndarray, np.ndarray]:

@@ -1,13 +1,14 @@
 """The H-infinity norm of a layer or of its error: max over w of the largest singular value of G(e^{iw}).
 
-The gain can only change on the scale of the distance to the nearest pole, so the search looks at every pole angle, at points
-around it whose spacing is proportional to 1 - |lam|, and at a coarse grid; then it zooms into the best local maxima until the
-bracket is about 1e-5 of that scale, where the value is exact to about 1e-9 (its derivative vanishes at the peak). A plain
-grid of 4,000 points was 2.3 % too low on a trained layer. Two directions are searched as the true operator
-G1(e^{iw}) + G2(e^{-iw}). Every kernel is real, so 0 <= w <= pi suffices.
+The gain can only change on the scale of the distance to the nearest pole, so the search looks at every pole angle, at
+points around it whose spacing is proportional to 1 - |lam|, and at a coarse grid; then it zooms into the best local
+maxima until the bracket is about 1e-5 of that scale, where the value is exact to about 1e-9 (its derivative vanishes
+at the peak). A plain grid of 4,000 points was 2.3 % too low on a trained layer. Two directions are searched as the
+true operator G1(e^{iw}) + G2(e^{-iw}). Every kernel is real, so 0 <= w <= pi suffices.
 
-G = C diag(phi(w)) B. Up to EXACT_UP_TO rows or columns the singular value is computed for each w; beyond, power iteration
-(four thin matrix products for all w at once) finds the peak, and only its value is computed from the matrix itself.
+G = C diag(phi(w)) B. Up to EXACT_UP_TO rows or columns the singular value is computed for each w; beyond, power
+iteration (four thin matrix products for all w at once) finds the peak, and only its value is computed from the matrix
+itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from aireprune.blas import single_threaded
 from aireprune.system import ModalSystem
 
 OFFSETS = np.array([0.3, 0.7, 1.3, 2.2, 4, 8, 16, 40, 100])  # in units of 1 - |lam|
@@ -36,6 +38,7 @@ def hinf_norm(system: ModalSystem, stacked: bool = False) -> tuple[float, float]
     return float(values.ravel()[best]), float(frequencies.ravel()[best])
 
 
+@single_threaded
 def hinf_norms(system: ModalSystem, stacked: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Norms and peak frequencies of every system of a batch. (*batch,), (*batch,)"""
     system.require_stable()
@@ -64,7 +67,7 @@ class _Gain:
         self.system, self.stacked = system, stacked
         c, b = system.gains(stacked)
         if c.shape[-2] > c.shape[-1]:  # C = Q R has the singular values of R
-            c = np.linalg.qr(c, mode="r")
+            c = np.asarray(np.linalg.qr(c, mode="r"))
         if b.shape[-1] > b.shape[-2]:
             b = np.swapaxes(np.linalg.qr(np.swapaxes(b, -1, -2).conj(), mode="r"), -1, -2).conj()
         self.c, self.b = c, b
@@ -132,7 +135,7 @@ def _screen(gain: _Gain, omega: np.ndarray, scale: np.ndarray) -> tuple[np.ndarr
 def _zoom(
     evaluate: Callable[[np.ndarray], np.ndarray], middle: np.ndarray, top: np.ndarray, reach: np.ndarray, rounds: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Halve the brackets around the best point so far, for all peaks (N, M) at once: where they are, and their values."""
+    """Halve the brackets around the best point so far, for all peaks (N, M) at once: their places and values."""
     low, high = middle - reach[..., 0], middle + reach[..., 1]
     count = middle.shape[1]
     for _ in range(rounds):
@@ -180,7 +183,7 @@ def _peaks(omega: np.ndarray, scale: np.ndarray, value: np.ndarray, count: int) 
 def _largest_singular_value(g: np.ndarray) -> np.ndarray:
     """Of matrices (..., o, h), from the smaller Gram matrix."""
     if min(g.shape[-2:]) == 1:
-        return np.sqrt((np.abs(g) ** 2).sum((-2, -1)))
+        return np.asarray(np.sqrt((np.abs(g) ** 2).sum((-2, -1))))
     adjoint = np.swapaxes(g, -1, -2).conj()
     gram = g @ adjoint if g.shape[-2] <= g.shape[-1] else adjoint @ g
     return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[..., -1], 0.0))

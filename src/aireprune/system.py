@@ -2,11 +2,12 @@
 
     x_k = lam x_{k-1} + b u_k ,   y_k = s Re(c x_k) ,   s = 2 for stored conjugate halves, 1 for a full spectrum
 
-n modes, h inputs, o outputs, d directions (2: the same lam and b also run backwards in time, with a readout of their own,
-and both outputs are added). Leading batch axes hold independent systems, e.g. the channels of S4D.
+n modes, h inputs, o outputs, d directions (2: the same lam and b also run backwards in time, with a readout of their
+own, and both outputs are added). Leading batch axes hold independent systems, e.g. the channels of S4D.
 
-Since s Re(c x) = (s/2)(c x + conj(c) conj(x)), both conventions are one real system with 2n real states. It is written in
-two bases: with the conjugates written out (`full`), and with the real states (Re x, Im x) (`real_b`, `real_c`, `advance`).
+Since s Re(c x) = (s/2)(c x + conj(c) conj(x)), both conventions are one real system with 2n real states. It is
+written in two bases: with the conjugates written out (`full`), and with the real states (Re x, Im x) (`real_b`,
+`real_c`, `advance`).
 """
 
 from __future__ import annotations
@@ -70,19 +71,19 @@ class ModalSystem:
 
     @property
     def modes(self) -> int:
-        return self.log_radius.shape[-1]
+        return int(self.log_radius.shape[-1])
 
     @property
     def inputs(self) -> int:
-        return self.b.shape[-1]
+        return int(self.b.shape[-1])
 
     @property
     def outputs(self) -> int:
-        return self.c.shape[-2]
+        return int(self.c.shape[-2])
 
     @property
     def directions(self) -> int:
-        return self.c.shape[-3]
+        return int(self.c.shape[-3])
 
     @property
     def lam(self) -> np.ndarray:
@@ -131,7 +132,7 @@ class ModalSystem:
         return c
 
     def advance(self, states: np.ndarray) -> np.ndarray:
-        """One step of the real states without input, columns of (*batch, 2n, m): lam = p + iq turns by [[p, -q], [q, p]]."""
+        """One step without input of real states (*batch, 2n, m), in columns: lam = p + iq acts as [[p, -q], [q, p]]."""
         lam = self.lam[..., None]
         re, im = states[..., : self.modes, :], states[..., self.modes :, :]
         return np.concatenate([lam.real * re - lam.imag * im, lam.imag * re + lam.real * im], -2)
@@ -145,7 +146,8 @@ class ModalSystem:
             np.arange(length)[:, None] * (self.log_radius + 1j * self.angle)[..., None, :]
         )  # (*batch, k, n)
         weighted = self.c[..., None, :, :] * powers[..., None, :, None, :]
-        return self.share * (weighted @ self.b[..., None, None, :, :]).real
+        response: np.ndarray = self.share * (weighted @ self.b[..., None, None, :, :]).real
+        return response
 
     def frequency_response(self, omega: np.ndarray, stacked: bool = False) -> np.ndarray:
         """G(e^{iw}) = C diag(phi(w)) B of the layer at frequencies (F,) or (*batch, F), as (*batch, F, o, h).
@@ -154,10 +156,11 @@ class ModalSystem:
         """
         c, b = self.gains(stacked)
         phi = self.resolvents(omega, stacked)
-        return (c[..., None, :, :] * phi[..., None, :]) @ b[..., None, :, :]
+        response: np.ndarray = (c[..., None, :, :] * phi[..., None, :]) @ b[..., None, :, :]
+        return response
 
     def gains(self, stacked: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """C (*batch, o, N) and B (*batch, N, h) of the frequency response; N = 2n, or 4n where two directions add up."""
+        """C (*batch, o, N) and B (*batch, N, h) of the frequency response; N = 2n, or 4n if two directions add up."""
         full = self.full()
         if stacked or self.directions == 1:
             return full.c.reshape(*self.batch, -1, 2 * self.modes), full.b
@@ -206,7 +209,8 @@ class ModalSystem:
 
     def audible(self) -> np.ndarray:
         """Modes that have an input and a readout. (*batch, n) of bool"""
-        return (self.b != 0).any(-1) & (self.c != 0).any((-3, -2))
+        there: np.ndarray = (self.b != 0).any(-1) & (self.c != 0).any((-3, -2))
+        return there
 
 
 def one_minus_exp(x: np.ndarray, y: np.ndarray) -> np.ndarray:
