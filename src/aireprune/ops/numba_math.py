@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """exp2, softplus and SiLU that LLVM can vectorise: branch-free float32 polynomials, about 1e-7 relative error.
 
 A call to libm would keep a loop scalar, and numba's vector library (SVML) is not on every machine. float64 goes to

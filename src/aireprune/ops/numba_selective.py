@@ -1,6 +1,7 @@
+# mypy: ignore-errors
 """Numba kernels of the selective scan (Mamba-1): discretisation, recurrence, contraction, gate, in one pass over time.
 
-Arrays, all contiguous in the last axis: x, dt, z, y (b, L, D); B, C (b, L, N); A (N, D), already times log2(e);
+Arrays, all contiguous: x, dt, z, y (b, L, D); B, C (b, L, N); A (N, D), already times log2(e);
 D, bias (D,); state (b, N, D). Threads take (sequence, block of channels); every inner loop runs over the channels of a
 block, so the states of a block stay in cache and nothing of size (b, L, D, N) ever exists.
 
@@ -23,8 +24,11 @@ _OPTIONS = {"fastmath": _FAST, "cache": True, "error_model": "numpy"}
 
 
 @njit(parallel=True, **_OPTIONS)
-def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, width):
-    """Fill y, `width` channels to a block; `state` holds the initial state on entry and the final one on return."""
+def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
+    """Fill y, `width` channels to a block; `state` holds the initial state on entry and the final one on return.
+
+    The gate is z[..., z_column : z_column + D], so that it may be half of a projection.
+    """
     batch, length, channels = x.shape
     n_states = A.shape[0]
     blocks = (channels + width - 1) // width
@@ -57,7 +61,7 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, width):
                     out[c] += row[c] * c_n
             result = y[b, t, first : first + w]
             if gated:
-                gate = z[b, t, first : first + w]
+                gate = z[b, t, z_column + first : z_column + first + w]
                 for c in range(w):
                     result[c] = out[c] * gate[c] * sigmoid(gate[c])
             else:
@@ -209,9 +213,12 @@ def selective_step(state, x, dt, A, B, C, D, bias, z, gated, y):
 
 
 @njit(parallel=True, **_OPTIONS)
-def causal_conv(u, taps, bias, before, activate, y):
-    """Depthwise causal convolution and SiLU: u, y (b, L, D), taps (k, D), before (b, k - 1, D) the earlier inputs."""
-    batch, length, channels = u.shape
+def causal_conv(u, column, taps, bias, before, activate, y):
+    """Depthwise causal convolution and SiLU of u[..., column : column + D]: y (b, L, D), taps (k, D).
+
+    before (b, k - 1, D) holds the earlier inputs.
+    """
+    batch, length, channels = y.shape
     k = taps.shape[0]
     span = 128
     pieces = (length + span - 1) // span
@@ -225,7 +232,7 @@ def causal_conv(u, taps, bias, before, activate, y):
             for i in range(k):
                 source = t - (k - 1) + i
                 tap = taps[i]
-                row = u[b, source] if source >= 0 else before[b, source + k - 1]
+                row = u[b, source, column : column + channels] if source >= 0 else before[b, source + k - 1]
                 for c in range(channels):
                     out[c] += tap[c] * row[c]
             if activate:

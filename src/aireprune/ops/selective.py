@@ -88,7 +88,7 @@ def selective_step(
     z: Tensor | None = None,
 ) -> Tensor:
     """One step of decoding, no gradients: x, dt, z (b, D), B and C (b, N); `state` (b, D, N) is updated in place."""
-    if HAVE_NUMBA and x.device.type == "cpu" and x.dtype == state.dtype == torch.float32:
+    if HAVE_NUMBA and x.device.type == "cpu" and x.dtype == state.dtype == torch.float32 and state.is_contiguous():
         out: Tensor = _selective_step(state, x, dt, A.float(), B, C, D.float(), dt_bias.float(), z)
         return out
     gate = None if z is None else z[:, None]
@@ -197,7 +197,9 @@ def _selective_scan(
     state = initial.transpose(1, 2).clone(memory_format=torch.contiguous_format)
     y = x.new_empty(x.shape)
     width = block_width(x.shape[0], x.shape[2], numba.get_num_threads())
-    selective_forward(*_kernel_inputs(x, dt, A, B, C, D, dt_bias, z), state.numpy(), y.numpy(), width)
+    gate, column = (y.numpy(), 0) if z is None else _columns(z)
+    inputs = _kernel_inputs(x, dt, A, B, C, D, dt_bias)
+    selective_forward(*inputs, gate, z is not None, state.numpy(), y.numpy(), column, width)
     return y, state.transpose(1, 2).contiguous()
 
 
@@ -217,19 +219,25 @@ def _(
 
 
 def _kernel_inputs(
-    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor
 ) -> tuple[Any, ...]:
-    """What both kernels take, as NumPy arrays: unit stride in the last axis, A as (N, D) in powers of two."""
-    rows = [_rows(t) for t in (x, dt)]
-    tail = [_rows(t) for t in (B, C)] + [t.detach().contiguous().numpy() for t in (D, dt_bias)]
-    poles = (A.detach() * LOG2E).T.contiguous().numpy()
-    return (*rows, poles, *tail, rows[0] if z is None else _rows(z), z is not None)
+    """What both kernels take first, as contiguous arrays; A as (N, D), in powers of two."""
+    return tuple(_dense(t) for t in (x, dt, (A * LOG2E).T, B, C, D, dt_bias))
 
 
-def _rows(t: Tensor) -> Any:
-    """A view of memory whose last axis is dense, so that halves of a projection need no copy."""
-    t = t.detach()
-    return (t if t.stride(-1) == 1 else t.contiguous()).numpy()
+def _dense(t: Tensor) -> Any:
+    return t.detach().contiguous().numpy()
+
+
+def _columns(t: Tensor) -> tuple[Any, int]:
+    """A (b, L, w) tensor as (contiguous array, first column): half of a projection is passed on without a copy."""
+    batch, length, width = t.shape
+    row = t.stride(1)
+    column = t.storage_offset() % row if row else 0
+    if t.stride(2) != 1 or t.stride(0) != length * row or column + width > row or t.is_contiguous():
+        return _dense(t), 0
+    whole = t.detach().as_strided((batch, length, row), (length * row, row, 1), t.storage_offset() - column)
+    return whole.numpy(), column
 
 
 @torch.library.custom_op("aireprune::selective_scan_backward", mutates_args=(), device_types="cpu")
@@ -258,8 +266,10 @@ def _selective_scan_backward(
     gA, gD = x.new_empty(batch, n, channels), x.new_empty(batch, channels)
     gB, gC = x.new_empty(batch, blocks, length, n), x.new_empty(batch, blocks, length, n)
     outputs = [t.numpy() for t in (gstate, gx, gdt, gA, gB, gC, gD, gz)]
-    inputs = _kernel_inputs(x, dt, A, B, C, D, dt_bias, z)
-    selective_backward(*inputs, state.numpy(), gy.detach().contiguous().numpy(), *outputs)
+    gate = gx.numpy() if z is None else _dense(z)
+    selective_backward(
+        *_kernel_inputs(x, dt, A, B, C, D, dt_bias), gate, z is not None, state.numpy(), _dense(gy), *outputs
+    )
     return (
         gx,
         gdt,
@@ -310,8 +320,8 @@ def _selective_step(
     from aireprune.ops.numba_selective import selective_step as kernel
 
     y = x.new_empty(x.shape)
-    rows = [_rows(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
-    kernel(state.detach().numpy(), *rows, rows[0] if z is None else _rows(z), z is not None, y.numpy())
+    inputs = [_dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
+    kernel(state.detach().numpy(), *inputs, inputs[0] if z is None else _dense(z), z is not None, y.numpy())
     return y
 
 
@@ -327,9 +337,9 @@ def _causal_conv(u: Tensor, weight: Tensor, bias: Tensor, before: Tensor | None,
     from aireprune.ops.numba_selective import causal_conv as kernel
 
     taps = weight.detach()[:, 0].T.contiguous()
-    past = u.new_zeros(u.shape[0], len(taps) - 1, u.shape[2]) if before is None else before.contiguous()
+    past = u.new_zeros(u.shape[0], len(taps) - 1, u.shape[2]) if before is None else before
     y = u.new_empty(u.shape)
-    kernel(_rows(u), taps.numpy(), bias.detach().numpy(), past.detach().numpy(), silu, y.numpy())
+    kernel(*_columns(u), taps.numpy(), _dense(bias), _dense(past), silu, y.numpy())
     return y
 
 
@@ -355,9 +365,9 @@ def _ssd_scan(
 
     state = initial.transpose(2, 3).clone(memory_format=torch.contiguous_format)
     y = x.new_empty(x.shape)
-    rows = [_rows(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
+    inputs = [_dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
     clip = [torch.tensor(v, dtype=x.dtype).numpy()[()] for v in (low, high)]
-    ssd_forward(*rows, *clip, state.numpy(), y.numpy())
+    ssd_forward(*inputs, *clip, state.numpy(), y.numpy())
     return y, state.transpose(2, 3).contiguous()
 
 
