@@ -1,17 +1,17 @@
 """Numba kernels of the S4D scan: channels in vector lanes, modes in registers, time inside.
 
-Channels are sorted by how many modes they hold and taken W at a time, one per lane. A group of W channels stores as
-many mode rows as its largest channel holds; the rows of all groups follow each other, and group g owns the rows from
+Channels are taken W at a time, one per lane, sorted by how many modes they hold. A group of W channels stores as many
+mode rows as its largest channel holds; the rows of all groups follow each other, and group g owns the rows from
 start[g] to start[g + 1].
 
     params (rows, 4, W)   Re lam, Im lam, Re w, Im w
-    channel (groups, W)   which channel a lane is, -1 for a lane without one
+    channel (groups, W)   which channel a lane is; lanes beyond the last channel repeat channel 0
     run (groups,)         whether the group's channels follow each other in memory
     u, y (batch, L, H)    input and output
 
 A thread walks one sequence in chunks of CHUNK steps; within a chunk it takes a few mode rows at a time, holds their
 poles, readouts and states in registers and runs through the chunk's steps. Compilers do not find this arrangement by
-themselves (a plain loop is about 8 times slower), so the innermost block is written as LLVM vector instructions.
+themselves (a plain loop is several times slower), so the innermost block is written as LLVM vector instructions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from aireprune.ops.denormals import flush_denormals, restore_denormals
 
 VECTOR_BYTES = 64
-CHUNK = 128
+CHUNK = 32
 
 
 def lanes(dtype: np.dtype) -> int:
@@ -45,6 +45,15 @@ class _Lanes:
     def rows(self, context, array_type, value):
         data = context.make_array(array_type)(context, self.builder, value).data
         return self.builder.bitcast(data, self.vector.as_pointer())
+
+    def index(self, base, factor, offset):
+        scaled = self.builder.mul(base, ir.Constant(base.type, factor))
+        return self.builder.add(scaled, ir.Constant(base.type, offset))
+
+    def elsewhere(self, context, array_type, value, offset):
+        """The array from its element number `offset` on."""
+        data = context.make_array(array_type)(context, self.builder, value).data
+        return self.builder.bitcast(self.builder.gep(data, [offset]), self.vector.as_pointer())
 
     def load(self, rows, index):
         value = self.builder.load(self.builder.gep(rows, [index]))
@@ -86,10 +95,10 @@ def _make_advance(modes):
             p, x, rows_u, rows_y = (
                 v.rows(context, kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
             )
-            row = [builder.add(args[4], ir.Constant(args[4].type, m)) for m in range(modes)]
 
             def at(width, m, part):
-                return builder.add(builder.mul(row[m], ir.Constant(row[m].type, width)), ir.Constant(row[m].type, part))
+                """Row `part` of the `width` rows that belong to mode first + m."""
+                return v.index(args[4], width, m * width + part)
 
             fixed = [[v.load(p, at(4, m, part)) for part in range(4)] for m in range(modes)]
             slots = [[v.variable(v.load(x, at(2, m, part))) for part in range(2)] for m in range(modes)]
@@ -126,10 +135,10 @@ def _make_correlate(modes):
             p, x, rows_u, rows_g = (
                 v.rows(context, kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
             )
-            row = [builder.add(args[4], ir.Constant(args[4].type, m)) for m in range(modes)]
 
             def at(width, m, part):
-                return builder.add(builder.mul(row[m], ir.Constant(row[m].type, width)), ir.Constant(row[m].type, part))
+                """Row `part` of the `width` rows that belong to mode first + m."""
+                return v.index(args[4], width, m * width + part)
 
             fixed = [[v.load(p, at(4, m, part)) for part in range(2)] for m in range(modes)]
             slots = [[v.variable(v.load(x, at(8, m, part))) for part in range(8)] for m in range(modes)]
@@ -160,24 +169,71 @@ _advance_4, _advance_2, _advance_1 = _make_advance(4), _make_advance(2), _make_a
 _correlate_2, _correlate_1 = _make_correlate(2), _make_correlate(1)
 
 
+@intrinsic
+def _copy_rows(typing_context, source, source_at, source_stride, target, target_at, target_stride, steps):
+    """One vector per step between element source_at + i source_stride and element target_at + i target_stride."""
+
+    def codegen(context, builder, signature, args):
+        v = _Lanes(context, builder, source.dtype)
+        with cgutils.for_range(builder, args[6]) as loop:
+            first = builder.add(args[1], builder.mul(loop.index, args[2]))
+            second = builder.add(args[4], builder.mul(loop.index, args[5]))
+            zero = ir.Constant(first.type, 0)
+            value = v.load(v.elsewhere(context, source, args[0], first), zero)
+            v.store(value, v.elsewhere(context, target, args[3], second), zero)
+        return context.get_dummy_value()
+
+    step = types.intp
+    return types.void(source, step, step, target, step, step, step), codegen
+
+
+@intrinsic
+def _scale_rows(typing_context, gain, source, target, steps):
+    """target_i = gain source_i for vectors i < steps."""
+
+    def codegen(context, builder, signature, args):
+        v = _Lanes(context, builder, source.dtype)
+        g, rows, out = (v.rows(context, kind, value) for kind, value in zip(signature.args[:3], args[:3], strict=True))
+        factor = v.load(g, ir.Constant(args[3].type, 0))
+        with cgutils.for_range(builder, args[3]) as loop:
+            v.store(v.mul(factor, v.load(rows, loop.index)), out, loop.index)
+        return context.get_dummy_value()
+
+    return types.void(gain, source, target, types.intp), codegen
+
+
 @njit(inline="always")
 def _gather(values, b, base, steps, reverse, channel, run, out):
     """Rows of `out` become the group's lanes of `values` at the chunk's steps, in the order of the scan."""
-    length, width = values.shape[1], out.shape[1]
-    for i in range(steps):
-        t = length - 1 - (base + i) if reverse else base + i
-        if run:
+    length, h, width = values.shape[1], values.shape[2], out.shape[1]
+    t, sign = (length - 1 - base, -1) if reverse else (base, 1)
+    if run:
+        _copy_rows(values, (b * length + t) * h + np.intp(channel[0]), sign * h, out, 0, width, steps)
+    else:
+        for i in range(steps):
+            row, into = values[b, t + sign * i], out[i]
             for k in range(width):
-                out[i, k] = values[b, t, channel[0] + k]
-        else:
-            for k in range(width):
-                out[i, k] = values[b, t, max(channel[k], 0)]
+                into[k] = row[channel[k]]
+
+
+@njit(inline="always")
+def _scatter(rows, b, base, steps, reverse, channel, valid, run, out):
+    """The way back: the group's lanes of `out` become the rows; lanes from `valid` on are nobody's."""
+    length, h, width = out.shape[1], out.shape[2], rows.shape[1]
+    t, sign = (length - 1 - base, -1) if reverse else (base, 1)
+    if run:
+        _copy_rows(rows, 0, width, out, (b * length + t) * h + np.intp(channel[0]), sign * h, steps)
+    else:
+        for i in range(steps):
+            row, into = rows[i], out[b, t + sign * i]
+            for k in range(valid):
+                into[channel[k]] = row[k]
 
 
 @njit(parallel=True, fastmath={"contract"}, cache=True)
 def scan(params, start, channel, run, skip, u, y, parts, reverse):
     """y = K * u + skip u, causal, or anticausal with `reverse` (the adjoint in u). Threads over batch and `parts`."""
-    batch, length, _ = u.shape
+    batch, length, h = u.shape
     groups, width = channel.shape
     for job in prange(batch * parts):
         register = flush_denormals()
@@ -191,10 +247,8 @@ def scan(params, start, channel, run, skip, u, y, parts, reverse):
             for g in range(part, groups, parts):
                 _gather(u, b, base, steps, reverse, channel[g], run[g], ub)
                 for k in range(width):
-                    gain[k] = skip[max(channel[g, k], 0)]
-                for i in range(steps):
-                    for k in range(width):
-                        yb[i, k] = gain[k] * ub[i, k]
+                    gain[k] = skip[channel[g, k]]
+                _scale_rows(gain, ub, yb, steps)
                 m, end = start[g], start[g + 1]
                 while end - m >= 4:
                     _advance_4(params, state, ub, yb, m, steps)
@@ -204,16 +258,8 @@ def scan(params, start, channel, run, skip, u, y, parts, reverse):
                     m += 2
                 if end > m:
                     _advance_1(params, state, ub, yb, m, steps)
-                for i in range(steps):
-                    t = length - 1 - (base + i) if reverse else base + i
-                    if run[g]:
-                        first = channel[g, 0]
-                        for k in range(width):
-                            y[b, t, first + k] = yb[i, k]
-                    else:
-                        for k in range(width):
-                            if channel[g, k] >= 0:
-                                y[b, t, channel[g, k]] = yb[i, k]
+                valid = min(width, h - g * width)
+                _scatter(yb, b, base, steps, reverse, channel[g], valid, run[g], y)
         restore_denormals(register)
 
 

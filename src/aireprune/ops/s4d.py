@@ -23,7 +23,10 @@ from torch import Tensor
 
 from aireprune.ops.scan import HAVE_NUMBA
 
-SCAN_MODES = 8.0  # the scan is faster up to this many modes per channel and factor of two in the length (measured)
+SCAN_MODES = 12.0  # the scan is faster up to this many modes per channel and factor of two in the length (measured)
+GATHER_ROWS = (
+    8  # collecting channels from all over memory costs a group about as much as this many mode rows (measured)
+)
 
 
 def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
@@ -107,15 +110,25 @@ class Packed:
 
 
 def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed:
-    """Pack Re lam, Im lam, Re w, Im w (H, N); silent modes (w = 0) are left out if they may be."""
+    """Pack Re lam, Im lam, Re w, Im w (H, N); silent modes (w = 0) are left out if they may be.
+
+    Channels are taken by count, or in their own order where that costs less than bringing them together.
+    """
     h, n = parts[0].shape
     alive = (parts[2] != 0) | (parts[3] != 0) if drop_silent else np.ones((h, n), bool)
     count = alive.sum(axis=1)
-    order = np.argsort(-count, kind="stable")
     groups = -(-h // lanes)
-    channel = np.full(groups * lanes, -1)
+
+    def heights(order: np.ndarray) -> np.ndarray:
+        """Mode rows of every group: as many as its largest channel holds."""
+        return np.maximum.reduceat(count[order], np.arange(0, h, lanes))
+
+    order, by_count = np.arange(h), np.argsort(-count, kind="stable")
+    if (heights(order) - heights(by_count)).sum() > GATHER_ROWS * groups:
+        order = by_count
+    channel = np.zeros(groups * lanes, np.uintp)  # unsigned: numba need not look for negative indices
     channel[:h] = order
-    start = np.concatenate([[0], np.cumsum(count[order[::lanes]])])
+    start = np.concatenate([[0], np.cumsum(heights(order))])
     place = np.empty(h, int)
     place[order] = np.arange(h)
     row = start[place // lanes][:, None] + np.cumsum(alive, axis=1) - 1
@@ -124,7 +137,7 @@ def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed
     for number, part in enumerate(parts):
         params[row[alive], number, np.broadcast_to(lane, (h, n))[alive]] = part[alive]
     channel = channel.reshape(groups, lanes)
-    run = (channel == channel[:, :1] + np.arange(lanes)).all(axis=1)
+    run = (np.diff(channel.astype(int), axis=1) == 1).all(axis=1)
     return Packed(params, start, channel, run, row, lane)
 
 
