@@ -96,22 +96,33 @@ def test_masked_is_removed_is_padded(name: str) -> None:
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
+# the stock Bamba, Zamba2 and Nemotron-H differ by 1e-4 between cached and uncached, unpruned: nothing to hold them to
+INEXACT_CACHES = ("bamba", "zamba2", "nemotron_h")
+
+
+def decode(model: Any, tokens: torch.Tensor, prefix: int) -> torch.Tensor:
+    """Logits of a prefix at once and of the rest token by token, through the model's own cache."""
+    out = model(tokens[:, :prefix], use_cache=True)
+    key = "cache_params" if hasattr(out, "cache_params") else "past_key_values"
+    logits = [out.logits]
+    for t in range(prefix, tokens.shape[1]):
+        out = model(tokens[:, t : t + 1], use_cache=True, **{key: out[key]})
+        logits.append(out.logits)
+    return torch.cat(logits, 1)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_cached_decoding_is_uncached(name: str) -> None:
     model = MODELS[name]()
-    removed = prune_module(model, *make_plan(model))
+    layers, plan = make_plan(model)
+    removed: Any = prune_module(model, layers, plan)
     tokens = torch.randint(1, 40, (2, 9), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        whole = removed(tokens, use_cache=False).logits
-        out, steps, cache_key = removed(tokens[:, :6], use_cache=True), [], "past_key_values"
-        if hasattr(out, "cache_params"):
-            cache_key = "cache_params"
-        steps.append(out.logits)
-        for t in range(6, 9):
-            out = removed(tokens[:, t : t + 1], use_cache=True, **{cache_key: out[cache_key]})
-            steps.append(out.logits)
-        close(torch.cat(steps, 1), whole)
-        generated = removed.generate(tokens, max_new_tokens=3, min_new_tokens=3, do_sample=False)  # type: ignore[operator]
+        cached = decode(removed, tokens, 6)
+        close(cached, decode(prune_module(model, layers, plan, mask=True), tokens, 6))
+        if name not in INEXACT_CACHES:
+            close(cached, removed(tokens, use_cache=False).logits)
+        generated = removed.generate(tokens, max_new_tokens=3, min_new_tokens=3, do_sample=False)
     assert generated.shape == (2, 12)
 
 
@@ -139,7 +150,9 @@ def test_pruning_twice() -> None:
     layers, plan = make_plan(once, (0.34,))
     tokens = torch.randint(1, 40, (1, 7))
     with torch.no_grad():
-        close(prune_module(once, layers, plan)(tokens).logits, prune_module(once, layers, plan, mask=True)(tokens).logits)
+        close(
+            prune_module(once, layers, plan)(tokens).logits, prune_module(once, layers, plan, mask=True)(tokens).logits
+        )
 
 
 def test_unequal_groups_are_refused() -> None:

@@ -48,6 +48,8 @@ def prune_module(
     if is_own(model):
         return edit_own(model, todo, final)
     pruned = copy.deepcopy(model)
+    for name, parameter in model.named_parameters():  # deepcopy drops marks such as _no_weight_decay
+        pruned.get_parameter(name).__dict__.update(parameter.__dict__)
     _apply(pruned, layers, todo)
     if not mask:
         _settle(pruned, layers, todo, final)
@@ -104,10 +106,12 @@ def _units(layer: Layer, kept: int, sizes: Sequence[int] | None, number: int) ->
 
 
 def _apply(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit]) -> None:
-    """Replace the tensors; dtype, device, requires_grad, marks such as _no_weight_decay, and ties stay."""
+    """Replace the tensors; dtype, device, requires_grad, marks and ties stay."""
     for layer in layers:
         if getattr(model.get_submodule(layer.name), "degree", 1) != 1:
-            raise AireError(f"Layer {layer.name} raises its square B to a power; without some rows it is square no more.")
+            raise AireError(
+                f"Layer {layer.name} raises its square B to a power; without some rows it is square no more."
+            )
     done: dict[int, Tensor] = {}
     for name, edit in todo.items():
         path, _, leaf = name.rpartition(".")

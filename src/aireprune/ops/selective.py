@@ -237,7 +237,7 @@ def _columns(t: Tensor) -> tuple[Any, int]:
     if t.stride(2) != 1 or t.stride(0) != length * row or column + width > row or t.is_contiguous():
         return _dense(t), 0
     whole = t.detach().as_strided((batch, length, row), (length * row, row, 1), t.storage_offset() - column)
-    return whole.numpy(), column
+    return whole.numpy(), int(column)
 
 
 @torch.library.custom_op("aireprune::selective_scan_backward", mutates_args=(), device_types="cpu")
