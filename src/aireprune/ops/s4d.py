@@ -24,9 +24,7 @@ from torch import Tensor
 from aireprune.ops.scan import HAVE_NUMBA
 
 SCAN_MODES = 12.0  # the scan is faster up to this many modes per channel and factor of two in the length (measured)
-GATHER_ROWS = (
-    8  # collecting channels from all over memory costs a group about as much as this many mode rows (measured)
-)
+GATHER_ROWS = 16  # collecting scattered channels costs a group about as much as this many mode rows (measured)
 
 
 def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
