@@ -68,7 +68,11 @@ def certify(name: str, reduction: Reduction, hinf: bool = True) -> LayerCertific
     """The certificate of a reduced layer. The search for the true norm is the only part that takes time."""
     error = audible(reduction.error)
     norm, frequency = hinf_norm(error) if hinf and error.stable else (None, None)
-    tail = reduction.tail
+    promised = None if reduction.tail is None else balanced_bound(error, float(reduction.tail.max(initial=0.0)))
+    notes = reduction.notes
+    if promised is not None and norm is not None and norm > promised * (1 + 1e-9):
+        notes += (f"the balanced bound {promised:.3g} is below the norm {norm:.3g} and was withdrawn: rounding errors",)
+        promised = None
     return LayerCertificate(
         name=name,
         reduction=reduction.method,
@@ -76,14 +80,14 @@ def certify(name: str, reduction: Reduction, hinf: bool = True) -> LayerCertific
         kept=int(reduction.order.sum()),
         aire_bound=aire_bound(error),
         last_bound=last_bound(error),
-        balanced_bound=None if tail is None else balanced_bound(error, float(tail.max(initial=0.0))),
+        balanced_bound=promised,
         hinf=norm,
         hinf_frequency=frequency,
         layer_energy=float(reduction.energy.sum()),
         error_energy=float(reduction.error_energy.sum()),
         pruned_energies=float(state_energies(error).sum()) if error.stable else math.inf,
         relative_h2=reduction.relative_error,
-        notes=reduction.notes,
+        notes=notes,
     )
 
 
@@ -143,7 +147,7 @@ def residual_stack_bound(
 def audible(system: ModalSystem) -> ModalSystem:
     """Without the modes that put nothing out in any system of the batch, such as kept ones in an error system."""
     there = system.audible()
-    return system.take(np.asarray(there.reshape(-1, system.modes).any(0)))
+    return system.take(np.asarray(there.any(tuple(range(there.ndim - 1)))))
 
 
 def _alphas(error: ModalSystem) -> np.ndarray:

@@ -98,7 +98,7 @@ def _observability(system: ModalSystem, same: np.ndarray, other: np.ndarray) -> 
 
     x*Hx + Re(x^T S x) times s^2/2 = a' Re(H + S) a + b' Re(H - S) b - 2 a' Im(H + S) b, times s^2/2.
     """
-    c = system.c.reshape(*system.batch, -1, system.modes)
+    c = system.c.reshape(*system.batch, system.directions * system.outputs, system.modes)
     hermitian, symmetric = (_adjoint(c) @ c) * same.conj(), (_transpose(c) @ c) * other
     plus, minus = hermitian + symmetric, hermitian - symmetric
     return system.share**2 / 2 * _blocks(plus.real, -plus.imag, minus.real)

@@ -163,7 +163,7 @@ class ModalSystem:
         """C (*batch, o, N) and B (*batch, N, h) of the frequency response; N = 2n, or 4n if two directions add up."""
         full = self.full()
         if stacked or self.directions == 1:
-            return full.c.reshape(*self.batch, -1, 2 * self.modes), full.b
+            return full.c.reshape(*self.batch, self.directions * self.outputs, 2 * self.modes), full.b
         return np.concatenate([full.c[..., 0, :, :], full.c[..., 1, :, :]], -1), np.concatenate([full.b, full.b], -2)
 
     def resolvents(self, omega: np.ndarray, stacked: bool = False) -> np.ndarray:

@@ -3,7 +3,17 @@
 from aireprune.reductions.balanced import balanced
 from aireprune.reductions.balancing import hankel_scores, hankel_values
 from aireprune.reductions.base import Reduction
+from aireprune.reductions.poles import ContinuousModes, to_continuous
 from aireprune.reductions.refit import refit
 from aireprune.reductions.truncate import truncate
 
-__all__ = ["Reduction", "balanced", "hankel_scores", "hankel_values", "refit", "truncate"]
+__all__ = [
+    "ContinuousModes",
+    "Reduction",
+    "balanced",
+    "hankel_scores",
+    "hankel_values",
+    "refit",
+    "to_continuous",
+    "truncate",
+]

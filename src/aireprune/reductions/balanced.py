@@ -3,7 +3,11 @@
 The leading r balanced states are diagonalised again. Their matrix A_r is real, so its poles are real or come in exact
 conjugate pairs: a pair is stored as one mode, a real pole as one mode with half the readout (its own conjugate is the
 other half). The discrete-time bound |G - G_r|_inf <= 2 (S_{r+1} + ... ) (Hinrichsen and Pritchard 1990) holds for the
-closed-form P and Q without horizon, with the directions stacked; only there are stable poles certain.
+closed-form P and Q without horizon, with the directions stacked.
+
+Stability. W' = S^-1 T'Q, so the projection is orthogonal in the norm of Q, in which A is a contraction: A'QA = Q - C'C.
+Hence A_r is stable for every P, measured or not, as long as Q is the closed-form one. Only a horizon-limited Q may
+give unstable poles.
 
 Safeguards, each reported in `notes`: states whose S is rounding error are never kept. Poles on or outside the unit
 circle are reflected and the readout is refitted. Where modes are nearly dependent the order is lowered. If that does
@@ -28,7 +32,7 @@ from aireprune.system import ModalSystem, difference
 
 ATTEMPTS = 32  # how often an order may be lowered
 LARGE = 256  # states, from where another attempt costs more than the one state that it may save
-ROUNDING = 1e-8  # part of the largest singular value that no bound goes below: Gramians hold half the digits of S
+ROUNDING = 1e-8
 STABLE = -1e-6  # log radius given to a reflected pole when the full layer itself has none that is stable
 
 
@@ -101,6 +105,7 @@ class _Balancing:
 
     def __post_init__(self) -> None:
         self.reflected = np.zeros(len(self.members), bool)  # these are no longer what the bound is about
+        self.condition = np.ones(len(self.members))  # of the worst pole
 
     def run(self) -> None:
         members, out = self.members, self.out
@@ -120,6 +125,7 @@ class _Balancing:
                 excess = stored - wanted[group]
                 accepted = (excess <= 0) & (condition <= MAX_CONDITION)
                 self._note("modes nearly dependent, order lowered", (excess <= 0) & ~accepted)
+                self.condition[group] = condition
                 self._accept(group[accepted], small.member(accepted), stored[accepted])
                 bad = group[~accepted]
                 states[bad] -= np.maximum(excess[~accepted], 1) * (1 if size <= LARGE else 2)
@@ -129,9 +135,19 @@ class _Balancing:
                 break
         out.hankel[members] = hankel
         dropped = np.arange(hankel.shape[-1]) >= states[:, None]
-        out.tail[members] = np.where(whole, 0.0, 2 * (hankel * dropped).sum(-1) + ROUNDING * hankel[:, 0])
+        out.tail[members] = np.where(whole, 0.0, 2 * (hankel * dropped).sum(-1) + self._rounding(part) * hankel[:, 0])
         out.tail[members[self.reflected]] = np.inf
         self._verify(part, whole, pending)
+
+    def _rounding(self, part: ModalSystem) -> np.ndarray:
+        """What rounding may add to the error, in units of S_1.
+
+        Gramians hold half the digits of S; a pole that is off by eps times its condition changes a peak of width
+        1 - |lam| by their quotient.
+        """
+        slowest = part.log_radius.max(-1)
+        margin = np.where(slowest < 0, -np.expm1(slowest), 1.0)
+        return np.asarray(ROUNDING + 32 * np.finfo(float).eps * self.condition / margin)
 
     def _accept(self, group: np.ndarray, small: ModalSystem, stored: np.ndarray) -> None:
         unstable: np.ndarray = np.asarray((small.log_radius >= 0).any(-1))

@@ -73,7 +73,7 @@ def refit_readout(
         minus = _project(readout[..., 0, :, :] - readout[..., 1, :, :], p - overlap, mask, rcond)
         imitation = np.stack([(plus + minus) / 2, (plus - minus) / 2], -3)
     else:
-        rows = readout.reshape(*system.batch, -1, 2 * system.modes)
+        rows = readout.reshape(*system.batch, system.directions * system.outputs, 2 * system.modes)
         imitation = _project(rows, p, mask, rcond).reshape(readout.shape)
     refitted = truncated + system.from_real_c(imitation)
     better = energy_under(system.with_c(system.c - refitted), p, not joint) < energy_under(lost, p, not joint)
