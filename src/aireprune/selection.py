@@ -28,9 +28,13 @@ class Budget:
         if self.min_states < 0:
             raise AireError(f"min_states is a number of states, 0 or more; got {self.min_states}.")
 
+    @property
+    def share(self) -> Fraction:
+        """1 - ratio, exactly: of 10 states at ratio 0.9 one stays, whatever binary fractions make of 1 - 0.9."""
+        return 1 - Fraction(repr(float(self.ratio or 0)))
+
     def keep_of(self, states: int) -> int:
-        """floor((1 - ratio) states), exactly: 1 - 0.9 of 10 states is 1, whatever binary fractions make of it."""
-        return int((1 - Fraction(repr(float(self.ratio or 0)))) * states)
+        return int(self.share * states)
 
 
 @dataclass(frozen=True)
@@ -60,34 +64,57 @@ def select(
     scope: str = "global",
     epsilon: float = 0.0,
     always: list[np.ndarray] | None = None,
+    round_to: int = 1,
+    same_size: bool = False,
 ) -> Selection:
     """Choose the states to keep. Ties go to the lower (layer, index), so that a budget is met exactly.
 
     `always` marks states that stay whatever they score (unstable ones under the policy 'keep'); they count towards the
-    budget but not in the normalisation, and their score is reported as infinite.
+    budget but not in the normalisation, and their score is reported as infinite. `round_to` rounds the count of every
+    layer up to a multiple; `same_size` keeps the same number in all layers. Both come after the budget.
     """
     if epsilon < 0:
         raise AireError(f"epsilon is added to a sum of energies, so it is 0 or more; got {epsilon}.")
     if epsilon and not prefix:
         raise AireError("epsilon belongs to prefix normalisation, which this method does not use.")
+    if round_to < 1:
+        raise AireError(f"Counts are rounded up to a multiple of 1 or more; got {round_to}.")
     always = always or [np.zeros(len(s), bool) for s in scores]
     ranked = []
     for layer, must in zip(scores, always, strict=True):
         values = np.full(len(layer), np.inf)
         values[~must] = prefix_normalize(layer[~must], epsilon) if prefix else layer[~must]
         ranked.append(values)
-    if budget.threshold is not None:
-        if scope == "uniform":
-            raise AireError("A uniform method keeps the same share of every layer, so it takes a ratio, not a threshold.")
-        wanted = [_at_least(values, budget) for values in ranked]
-    elif scope == "uniform":
-        wanted = _uniform_counts(ranked, budget)
-    else:
-        wanted = _global_counts(ranked, budget)
+    wanted = _counts(ranked, budget, "same" if same_size else scope)
+    wanted = [min(-(-k // round_to) * round_to, len(v)) for k, v in zip(wanted, ranked, strict=True)]
     kept = [np.sort(_order(v)[: max(k, m.sum())]) for v, k, m in zip(ranked, wanted, always, strict=True)]
     if budget.threshold is not None:
         return Selection(kept, ranked, budget.threshold)
     return Selection(kept, ranked, _lowest_kept(ranked, kept, budget, always))
+
+
+def _counts(ranked: list[np.ndarray], budget: Budget, scope: str) -> list[int]:
+    """How many states each layer keeps."""
+    if scope == "uniform" and budget.threshold is not None:
+        raise AireError("A uniform method keeps the same share of every layer, so it takes a ratio, not a threshold.")
+    if scope == "same":
+        return _same_counts(ranked, budget)
+    if budget.threshold is not None:
+        return [_at_least(values, budget) for values in ranked]
+    return _uniform_counts(ranked, budget) if scope == "uniform" else _global_counts(ranked, budget)
+
+
+def _same_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
+    """One size for all layers: by ratio the floor of the share, by threshold what the neediest layer asks for."""
+    sizes = {len(v) for v in ranked}
+    if len(sizes) > 1:
+        raise AireError(f"Layers of {', '.join(map(str, sorted(sizes)))} states cannot all get one size by a ratio.")
+    (size,) = sizes
+    if budget.threshold is not None:
+        count = max(_at_least(values, budget) for values in ranked)
+    else:
+        count = max(budget.keep_of(size), min(budget.min_states, size))
+    return [count] * len(ranked)
 
 
 def _order(values: np.ndarray) -> np.ndarray:
@@ -102,7 +129,7 @@ def _at_least(values: np.ndarray, budget: Budget) -> int:
 def _uniform_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
     """The same share of every layer; what rounding leaves over goes to the largest remainders, ties by layer."""
     sizes = [len(v) for v in ranked]
-    share = 1 - Fraction(repr(float(budget.ratio or 0)))
+    share = budget.share
     counts = [int(share * n) for n in sizes]
     remainders = [share * n - k for n, k in zip(sizes, counts, strict=True)]
     spare = budget.keep_of(sum(sizes)) - sum(counts)

@@ -9,7 +9,7 @@ import numpy as np
 
 from aireprune.families import FAMILIES
 from aireprune.families.base import Cut, Layer
-from aireprune.plan import Plan
+from aireprune.planning import Plan
 
 Edit = Callable[[np.ndarray], np.ndarray]
 

@@ -11,6 +11,7 @@ import numpy as np
 from aireprune.errors import AireError
 
 VALIDATION_SEED = 20260
+SMNIST_MEAN, SMNIST_STD = 0.1307, 0.3081
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def _smnist() -> Task:
         test = Split(data["xte"].reshape(-1, 784), data["yte"].astype(np.int64))
     order = np.random.default_rng(VALIDATION_SEED).permutation(len(y))
     held, rest = order[:5000], order[5000:]
-    return Task("smnist", 784, 1, 10, 0.1307, 0.3081, Split(x[rest], y[rest]), Split(x[held], y[held]), test)
+    return Task("smnist", 784, 1, 10, SMNIST_MEAN, SMNIST_STD, Split(x[rest], y[rest]), Split(x[held], y[held]), test)
 
 
 TASKS = {"smnist": _smnist}

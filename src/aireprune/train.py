@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +81,7 @@ def batches(task: Task, recipe: Recipe, epoch: int, first: int = 0) -> Iterator[
         yield torch.from_numpy(task.inputs(task.train.x[rows])), torch.from_numpy(task.train.y[rows])
 
 
-def train(
+def train_model(
     task: Task,
     config: S5Config,
     recipe: Recipe,
@@ -157,7 +157,3 @@ def train(
         temporary.write_text(json.dumps(summary, indent=1) + "\n")
     return model
 
-
-def quick(recipe: Recipe, **changes: object) -> Recipe:
-    """The same recipe with some values replaced; None leaves a value as it is."""
-    return replace(recipe, **{key: value for key, value in changes.items() if value is not None})  # type: ignore[arg-type]

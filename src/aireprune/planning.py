@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from aireprune.criteria import CRITERIA, WITH_HORIZON, Settings, energy
+from aireprune.criteria import CRITERIA, WITH_HORIZON, Settings
 from aireprune.errors import AireError
 from aireprune.families.base import Layer, NamedArrays
 from aireprune.files.atomic import atomic_path
-from aireprune.methods import method as find_method
+from aireprune.registry import method as find_method
 from aireprune.selection import Budget, select
 from aireprune.states import LayerStates
 
@@ -140,18 +140,26 @@ def make_plan(
     horizon: int | None = None,
     seed: int = 0,
     unstable: str = "refuse",
+    round_to: int = 1,
+    same_size: bool = False,
 ) -> Plan:
     """Score, select, and write down why. `unstable`: 'refuse' raises, 'keep' never removes an unstable state."""
     budget = budget or Budget(ratio=0.5)
-    always = unstable_states(states, unstable)
+    must = unstable_states(states, unstable)
     chosen = find_method(method)
     scores = score_states(states, method, horizon, seed)
-    selection = select(scores, budget, chosen.prefix, chosen.scope, epsilon, always)
+    slots = [_slots(values, layer.groups) for values, layer in zip(scores, states, strict=True)]
+    slot_scores = [np.take_along_axis(_by_group(v, s), s, 1).sum(axis=0) for v, s in zip(scores, slots, strict=True)]
+    always = [np.take_along_axis(_by_group(m, s), s, 1).any(axis=0) for m, s in zip(must, slots, strict=True)]
+    selection = select(
+        slot_scores, budget, chosen.prefix, chosen.scope, epsilon, always, round_to=round_to, same_size=same_size
+    )
     energies = score_states(states, "aire")
-    planned = [
-        LayerPlan(layer.name, layer.family, layer.states, tuple(map(int, kept)), _share(energy_, kept))
-        for layer, kept, energy_ in zip(layers, selection.kept, energies, strict=True)
-    ]
+    planned = []
+    for layer, slot, chosen_slots, energies_ in zip(layers, slots, selection.kept, energies, strict=True):
+        first = np.arange(len(slot))[:, None] * slot.shape[1]  # index of each group's first state
+        kept = np.sort((first + slot[:, chosen_slots]).ravel())
+        planned.append(LayerPlan(layer.name, layer.family, layer.states, tuple(map(int, kept)), _share(energies_, kept)))
     return Plan(
         method=method,
         ratio=budget.ratio,
@@ -202,9 +210,22 @@ def unstable_states(states: Sequence[LayerStates], policy: str) -> list[np.ndarr
     return marks
 
 
+def _by_group(values: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    return values.reshape(slots.shape)
+
+
+def _slots(scores: np.ndarray, groups: int) -> np.ndarray:
+    """Which states are decided on together, (groups, slots): slot k holds one state of every group.
+
+    One group: slot k is state k. Several groups must keep equally many, so slot k holds the k-th best of each.
+    """
+    if groups == 1:
+        return np.arange(len(scores))[None, :]
+    ranked = np.where(np.isnan(scores), np.inf, scores).reshape(groups, -1)
+    return np.argsort(-ranked, axis=1, kind="stable")
+
+
 def _share(energies: np.ndarray, kept: np.ndarray) -> float:
     total = float(np.nansum(energies))
     return float(np.nansum(energies[kept])) / total if total > 0 else 1.0
 
-
-__all__ = ["SCHEMA", "LayerPlan", "Plan", "energy", "fingerprint", "make_plan", "score_states", "unstable_states"]

@@ -1,0 +1,160 @@
+"""Arguments and help of every command; the work is done elsewhere and imported only when a command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from aireprune.cli import app
+
+Checkpoint = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CKPT", help="Checkpoint: a folder, or a .msgpack, .safetensors, .pt, .pth, .ckpt or .bin file."
+    ),
+]
+Config = Annotated[
+    Optional[Path],
+    typer.Option("--config", metavar="FILE", help="JSON with what the file does not say. Default: NAME.json beside it."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+MethodName = Annotated[str, typer.Option("--method", "-m", help="Pruning method; `aire methods` lists them.")]
+Horizon = Annotated[
+    Optional[int],
+    typer.Option("--horizon", metavar="T", help="Count only the energy of the first T steps (method aire)."),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of method random.")]
+
+
+@app.command()
+def inspect(ckpt: Checkpoint, config: Config = None, json: Json = False) -> None:
+    """What a checkpoint holds: family, layers, states, stability margin, energy share per layer."""
+    from aireprune.cli import show
+
+    show.inspect(ckpt, config, json)
+
+
+@app.command()
+def score(
+    ckpt: Checkpoint,
+    method: MethodName = "aire",
+    horizon: Horizon = None,
+    seed: Seed = 0,
+    top: Annotated[int, typer.Option("--top", metavar="N", help="Show the N best states of each layer; 0: all.")] = 0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The score of every state, best first in each layer."""
+    from aireprune.cli import show
+
+    show.score(ckpt, method, horizon, seed, top, config, json)
+
+
+@app.command()
+def methods(json: Json = False) -> None:
+    """The pruning methods and what they are made of."""
+    from aireprune.cli import show
+
+    show.methods(json)
+
+
+@app.command()
+def prune(
+    ckpt: Checkpoint,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--out", metavar="OUT", help="Where to write the pruned checkpoint; must not exist (see --overwrite)."
+        ),
+    ],
+    ratio: Annotated[
+        Optional[float], typer.Option("--ratio", "-r", metavar="P", help="Share of all states to remove, 0 to 1.")
+    ] = None,
+    threshold: Annotated[
+        Optional[float], typer.Option("--threshold", metavar="T", help="Remove the states that score below T.")
+    ] = None,
+    plan: Annotated[
+        Optional[Path], typer.Option("--plan", metavar="FILE", help="Apply this plan instead of making one.")
+    ] = None,
+    method: MethodName = "aire",
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Silence the states instead of removing them: same shapes, same outputs.")
+    ] = False,
+    min_states: Annotated[
+        int, typer.Option("--min-states", metavar="K", help="Keep at least K states in every layer.")
+    ] = 1,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            "--epsilon", metavar="E", help="Added to the prefix sums; with --min-states 0 it lets whole layers go."
+        ),
+    ] = 0.0,
+    horizon: Horizon = None,
+    seed: Seed = 0,
+    unstable: Annotated[
+        str,
+        typer.Option("--unstable", metavar="refuse|keep", help="Poles with |lambda| >= 1: stop, or always keep them."),
+    ] = "refuse",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Remove the states that matter least and write a smaller checkpoint of the same kind.
+
+    Give --ratio, --threshold or --plan. The original is never touched, and OUT appears whole or not at all. An OUT
+    without a suffix makes a folder in our own format (config.json, model.safetensors, plan.json) from an S5 file.
+    """
+    from aireprune.cli.prune import prune as run
+
+    run(
+        ckpt, out, plan, mask, overwrite, config, json,
+        ratio=ratio, threshold=threshold, method=method, min_states=min_states, epsilon=epsilon,
+        horizon=horizon, seed=seed, unstable=unstable,
+    )  # fmt: skip
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to put the pruned models.")] = Path(
+        "aire-demo"
+    ),
+    json: Json = False,
+) -> None:
+    """Prune the embedded digit classifier with every method and show accuracy, profile, size and speed.
+
+    Needs no download and no training; about two minutes on two cores.
+    """
+    from aireprune.demo import run
+
+    run(out, json)
+
+
+@app.command()
+def train(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to train on: smnist.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the run; resumed if it exists.")],
+    layers: Annotated[int, typer.Option(help="Number of S5 blocks.")] = 4,
+    features: Annotated[int, typer.Option(help="Features h of every block.")] = 64,
+    states: Annotated[int, typer.Option(help="State size n of every block, both halves of each pair counted.")] = 64,
+    blocks: Annotated[int, typer.Option(help="HiPPO blocks at initialisation.")] = 4,
+    dropout: Annotated[float, typer.Option(help="Dropout.")] = 0.1,
+    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 7,
+    batch: Annotated[int, typer.Option(help="Batch size.")] = 50,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 4e-3,
+    ssm_lr: Annotated[float, typer.Option("--ssm-lr", help="Peak learning rate of poles, steps, B and norms.")] = 1e-3,
+    weight_decay: Annotated[float, typer.Option(help="Weight decay of the other parameters.")] = 0.05,
+    seed: Annotated[int, typer.Option(metavar="S", help="Seed of weights, order and dropout.")] = 0,
+    examples: Annotated[int, typer.Option(metavar="N", help="Use only the first N training examples; 0: all.")] = 0,
+    json: Json = False,
+) -> None:
+    """Train a bidirectional S5 classifier. Interrupt it at any time: the same command goes on where it stopped."""
+    from aireprune.cli.train import train as run
+
+    run(
+        task, out, json,
+        model={"layers": layers, "h": features, "n": states, "blocks": blocks, "dropout": dropout},
+        recipe={"epochs": epochs, "batch": batch, "lr": lr, "ssm_lr": ssm_lr, "weight_decay": weight_decay,
+                "seed": seed, "examples": examples},
+    )  # fmt: skip

@@ -1,0 +1,48 @@
+"""Tables for people, JSON for machines, notices on standard error."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+console = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output; numbers that JSON does not have become null."""
+    print(jsonlib.dumps(_plain(value), indent=1))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1) -> Table:
+    """A plain table; the first `left` columns are aligned to the left, the rest to the right."""
+    result = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for number, column in enumerate(columns):
+        result.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+    for row in rows:
+        result.add_row(*(str(cell) for cell in row))
+    return result
+
+
+def percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def notices(lines: Iterable[str]) -> None:
+    for line in lines:
+        stderr.print(f"note: {line}", markup=False)
