@@ -18,6 +18,7 @@ readout.
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,9 +61,14 @@ def balanced(
         tail=np.zeros(count),
         error=np.zeros(count),
     )
-    for part in chunks(flat) if system.modes else ():
+
+    def fill(part: slice) -> None:
         given = None if covariance is None else covariance.reshape(count, *covariance.shape[-2:])[part]
         _Balancing(flat, np.arange(count)[part], wanted, given, horizon, out).run()
+
+    if system.modes:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(fill, chunks(flat)))
     small = reshape(out.system, system.batch)
     error = difference(system, small)
     error.c[out.order.reshape(system.batch) == system.modes] = 0  # the same modes, not merely equal ones
@@ -76,7 +82,7 @@ def balanced(
         error_energy=out.error.reshape(system.batch),
         hankel=out.hankel.reshape(*system.batch, 2 * system.modes),
         tail=out.tail.reshape(system.batch) if covariance is None and horizon is None else None,
-        notes=tuple(f"{what} ({n} of {count} systems)" for what, n in out.events.items()),
+        notes=out.notes(count),
     )
 
 
@@ -89,7 +95,13 @@ class _Outcome:
     hankel: np.ndarray
     tail: np.ndarray
     error: np.ndarray
-    events: Counter[str] = field(default_factory=Counter)
+    events: list[tuple[str, int]] = field(default_factory=list)  # what happened, in how many systems
+
+    def notes(self, count: int) -> tuple[str, ...]:
+        totals: Counter[str] = Counter()
+        for what, systems in self.events:
+            totals[what] += systems
+        return tuple(f"{what} ({totals[what]} of {count} systems)" for what in sorted(totals))
 
 
 @dataclass
@@ -197,4 +209,4 @@ class _Balancing:
 
     def _note(self, what: str, which: np.ndarray) -> None:
         if which.any():
-            self.out.events[what] += int(which.sum())
+            self.out.events.append((what, int(which.sum())))
