@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aireprune.errors import AireError
-from aireprune.families import FAMILIES, find_layers
-from aireprune.families.base import Layer, NamedArrays
-from aireprune.files import open_checkpoint
 from aireprune.files.base import Checkpoint
+from aireprune.planning import Plan, make_plan
 from aireprune.registry import METHODS, Method
-from aireprune.planning import Plan, fingerprint, make_plan
 from aireprune.selection import Budget
-from aireprune.states import LayerStates
-from aireprune.surgery import edits
+from aireprune.sources import ConfigLike, Source, open_source
+from aireprune.surgery import edits, padding, stored_sizes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,15 +26,15 @@ def methods() -> dict[str, Method]:
     return dict(METHODS)
 
 
-def load(path: str | Path, config: Mapping[str, Any] | str | Path | None = None) -> nn.Module:
+def load(path: str | Path, config: ConfigLike = None) -> nn.Module:
     """The model of a checkpoint, in evaluation mode, with its weights as they are on disk.
 
     `config` (a mapping or a JSON file) supplies what a Flax or bare weight file does not say; by default it is looked
-    for in NAME.json beside the file.
+    for in NAME.json beside the file. Hugging Face folders are loaded with transformers.
     """
     from aireprune.nn.build import build_model
 
-    return build_model(open_checkpoint(path, config))
+    return build_model(open_source(path, config))
 
 
 def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
@@ -47,7 +43,10 @@ def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
     from aireprune.nn.arrays import ModuleArrays, is_own, own_config
 
     if not is_own(model):
-        raise AireError(f"save writes our own models; a {type(model).__name__} is saved with its own library.")
+        raise AireError(
+            f"save writes aireprune's own models; a {type(model).__name__} is saved by its own library, for example with "
+            "save_pretrained."
+        )
     arrays = ModuleArrays(model)
     applied = getattr(model, "plan", None)
     extras = {} if applied is None else {"plan.json": applied.to_json()}
@@ -56,7 +55,7 @@ def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
 
 
 def plan(
-    model_or_path: ModelOrPath,
+    model_or_path: ModelOrPath | Checkpoint,
     method: str = "aire",
     ratio: float | None = None,
     *,
@@ -66,7 +65,10 @@ def plan(
     horizon: int | None = None,
     seed: int = 0,
     unstable: str = "refuse",
-    config: Mapping[str, Any] | str | Path | None = None,
+    layout: str = "adaptive",
+    granularity: str = "mode",
+    round_to: int = 1,
+    config: ConfigLike = None,
 ) -> Plan:
     """Score every state and decide which stay.
 
@@ -74,53 +76,48 @@ def plan(
     min_states: at least so many stay in every layer. epsilon: added to the prefix sums; with min_states=0 it lets whole
     layers go. horizon: count the energy of the first so many steps only. seed: for method 'random'.
     unstable: what to do about poles with |lambda| >= 1: 'refuse' (raise) or 'keep' (they always stay).
+    layout: 'adaptive' (every layer its own size), 'uniform' (one size for all) or 'padded' (chosen as adaptive, filled
+    up to one size). granularity (S4D): 'mode', every channel chooses its own, or 'state', one index for all channels.
+    round_to: round the states kept in every layer (and group) up to a multiple.
     """
-    arrays, layers, states = open_states(model_or_path, config)
-    budget = Budget(ratio, threshold, min_states)
-    return make_plan(layers, states, fingerprint(layers, arrays), method, budget, epsilon, horizon, seed, unstable)
+    source = open_source(model_or_path, config, layout, granularity)
+    return make_plan(
+        source.layers,
+        source.states(),
+        source.fingerprint(),
+        method,
+        Budget(ratio, threshold, min_states),
+        epsilon,
+        horizon,
+        seed,
+        unstable,
+        round_to,
+        layout,
+        granularity,
+    )
+
+
+_plan = plan  # `prune` and `prune_file` have an argument of that name
 
 
 def prune(
     model_or_path: ModelOrPath,
     plan: Plan | None = None,
     *,
-    ratio: float | None = None,
-    threshold: float | None = None,
-    method: str = "aire",
     mask: bool = False,
-    config: Mapping[str, Any] | str | Path | None = None,
+    config: ConfigLike = None,
     **options: Any,
 ) -> nn.Module:
-    """A new, smaller model; the one given stays as it is. Give a plan, or a ratio or threshold to make one with.
+    """A new, smaller model; the one given stays as it is. Give a plan, or what `plan` takes to make one (ratio=0.5).
 
+    Works on our own models, transformers (Mamba, Mamba-2, FalconMamba, Jamba), mambapy and s5-pytorch modules.
     mask: silence the states instead of taking them out (same shapes, same outputs as the removal).
-    options: those of `plan` (min_states, epsilon, horizon, seed, unstable).
     """
     model = load(model_or_path, config) if isinstance(model_or_path, str | Path) else model_or_path
-    if plan is None:
-        plan = _plan(model, method, ratio, threshold=threshold, **options)
-    elif ratio is not None or threshold is not None or options:
-        raise AireError("The plan already says what to keep; give either a plan or a ratio, threshold and options.")
-    arrays, layers = open_layers(model)
-    plan.check(layers, arrays)
-    return _prune_module(model, layers, plan, mask)
-
-
-def _prune_module(model: nn.Module, layers: Sequence[Layer], plan: Plan, mask: bool) -> nn.Module:
-    from aireprune.nn.arrays import edit_own, is_own
-
-    if not is_own(model):
-        raise AireError(f"A {type(model).__name__} cannot be pruned in memory.")
-    pruned = edit_own(model, edits(layers, plan, mask), _sizes(layers, plan, mask))
-    pruned.plan = plan  # type: ignore[assignment]  # what `save` writes beside the weights
-    return pruned
-
-
-def _sizes(layers: Sequence[Layer], plan: Plan, mask: bool) -> list[int]:
-    return [layer.states if mask else len(planned.kept) for layer, planned in zip(layers, plan.layers, strict=True)]
-
-
-_plan = plan  # `prune` has an argument of that name
+    plan = _given_or_made(model, plan, options)
+    source = open_source(model, None, plan.layout, plan.granularity)
+    plan.check(source.layers, source.arrays)
+    return _prune_module(source, plan, mask)
 
 
 def prune_file(
@@ -128,12 +125,9 @@ def prune_file(
     target: str | Path,
     plan: Plan | None = None,
     *,
-    ratio: float | None = None,
-    threshold: float | None = None,
-    method: str = "aire",
     mask: bool = False,
     overwrite: bool = False,
-    config: Mapping[str, Any] | str | Path | None = None,
+    config: ConfigLike = None,
     **options: Any,
 ) -> Plan:
     """Prune a checkpoint on disk into a new one of the same kind, without building the model; returns the plan applied.
@@ -141,49 +135,40 @@ def prune_file(
     A target without a suffix, for a source that is a single file, becomes a folder in our own format; that builds the
     model. `options` are those of `plan`.
     """
+    from aireprune.files import open_checkpoint
+    from aireprune.files.sizes import resized_config
+
     checkpoint = open_checkpoint(source, config) if isinstance(source, str | Path) else source
     target = Path(target)
-    layers = find_layers(checkpoint, checkpoint.config, str(checkpoint.path))
-    if plan is None:
-        states = [FAMILIES[layer.family].states(layer, checkpoint) for layer in layers]
-        budget = Budget(ratio, threshold, options.pop("min_states", 1))
-        plan = make_plan(layers, states, fingerprint(layers, checkpoint), method, budget, **options)
-    else:
-        plan.check(layers, checkpoint)
+    plan = _given_or_made(checkpoint, plan, options)
+    opened = open_source(checkpoint, None, plan.layout, plan.granularity)
+    plan.check(opened.layers, opened.arrays)
+    checkpoint.notices.extend(notice for notice in opened.notices if notice not in checkpoint.notices)
     if checkpoint.path.is_file() and not target.suffix:
         from aireprune.nn.build import build_model
 
-        model = build_model(checkpoint)
-        save(_prune_module(model, open_layers(model)[1], plan, mask), target, overwrite)
+        model = open_source(build_model(opened), None, plan.layout, plan.granularity)
+        save(_prune_module(model, plan, mask), target, overwrite)
         return plan
-    new_config = resized_config(checkpoint, layers, _sizes(layers, plan, mask))
-    checkpoint.write(target, edits(layers, plan, mask), new_config, {"plan.json": plan.to_json()}, overwrite)
+    names = [layer.name for layer in opened.layers]
+    new_config = resized_config(checkpoint.kind, checkpoint.config, names, stored_sizes(opened.layers, plan, mask))
+    todo = opened.edits(edits(opened.layers, plan, mask, padding(opened.layers, plan)))
+    checkpoint.write(target, todo, new_config, {"plan.json": plan.to_json()}, overwrite)
     return plan
 
 
-def resized_config(checkpoint: Checkpoint, layers: Sequence[Layer], sizes: Sequence[int]) -> dict[str, Any] | None:
-    """The checkpoint's configuration with the new state counts; None where it has no configuration."""
-    if not checkpoint.config:
-        return None
-    return {**checkpoint.config, "states": list(sizes)}
+def _given_or_made(what: nn.Module | Checkpoint, plan: Plan | None, options: dict[str, Any]) -> Plan:
+    if plan is None:
+        return _plan(what, **options)
+    if options:
+        raise AireError("The plan already says what to keep; give either a plan, or a ratio or threshold and options.")
+    return plan
 
 
-def open_layers(
-    model_or_path: ModelOrPath, config: Mapping[str, Any] | str | Path | None = None
-) -> tuple[NamedArrays, list[Layer]]:
-    """The named arrays of a model or checkpoint and the state space layers in them."""
-    if isinstance(model_or_path, str | Path):
-        checkpoint = open_checkpoint(model_or_path, config)
-        return checkpoint, find_layers(checkpoint, checkpoint.config, str(model_or_path))
-    from aireprune.nn.arrays import ModuleArrays, module_config
+def _prune_module(source: Source, plan: Plan, mask: bool) -> nn.Module:
+    from aireprune.modules import prune_module
 
-    arrays = ModuleArrays(model_or_path)
-    return arrays, find_layers(arrays, module_config(model_or_path), type(model_or_path).__name__)
-
-
-def open_states(
-    model_or_path: ModelOrPath, config: Mapping[str, Any] | str | Path | None = None
-) -> tuple[NamedArrays, list[Layer], list[LayerStates]]:
-    """The same, with what is scored."""
-    arrays, layers = open_layers(model_or_path, config)
-    return arrays, layers, [FAMILIES[layer.family].states(layer, arrays) for layer in layers]
+    assert source.module is not None
+    pruned = prune_module(source.module, source.layers, plan, mask, padding(source.layers, plan))
+    pruned.plan = plan  # type: ignore[assignment]  # what `save` writes beside the weights
+    return pruned

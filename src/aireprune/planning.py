@@ -21,6 +21,11 @@ from aireprune.selection import Budget, select
 from aireprune.states import LayerStates
 
 SCHEMA = 1
+LAYOUTS = {
+    "adaptive": "every layer has its own size",
+    "uniform": "all layers keep equally many states",
+    "padded": "chosen as adaptive, then filled up with silent states to the size of the largest layer",
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class Plan:
     epsilon: float
     horizon: int | None
     seed: int
+    layout: str  # adaptive, uniform or padded: see `LAYOUTS`
+    granularity: str  # S4D: mode (every channel chooses its own) or state (one index for all channels)
     fingerprint: str  # of the checkpoint the plan was made from
     layers: tuple[LayerPlan, ...]
 
@@ -141,9 +148,12 @@ def make_plan(
     seed: int = 0,
     unstable: str = "refuse",
     round_to: int = 1,
-    same_size: bool = False,
+    layout: str = "adaptive",
+    granularity: str = "mode",
 ) -> Plan:
     """Score, select, and write down why. `unstable`: 'refuse' raises, 'keep' never removes an unstable state."""
+    if layout not in LAYOUTS:
+        raise AireError(f"There is no layout {layout!r}. Layouts: {', '.join(LAYOUTS)}.")
     budget = budget or Budget(ratio=0.5)
     must = unstable_states(states, unstable)
     chosen = find_method(method)
@@ -152,7 +162,14 @@ def make_plan(
     slot_scores = [np.take_along_axis(_by_group(v, s), s, 1).sum(axis=0) for v, s in zip(scores, slots, strict=True)]
     always = [np.take_along_axis(_by_group(m, s), s, 1).any(axis=0) for m, s in zip(must, slots, strict=True)]
     selection = select(
-        slot_scores, budget, chosen.prefix, chosen.scope, epsilon, always, round_to=round_to, same_size=same_size
+        slot_scores,
+        budget,
+        chosen.prefix,
+        chosen.scope,
+        epsilon,
+        always,
+        round_to,
+        same_size=layout == "uniform",
     )
     energies = score_states(states, "aire")
     planned = []
@@ -169,6 +186,8 @@ def make_plan(
         epsilon=epsilon,
         horizon=horizon,
         seed=seed,
+        layout=layout,
+        granularity=granularity,
         fingerprint=fingerprint,
         layers=tuple(planned),
     )

@@ -8,16 +8,18 @@ from functools import partial
 import numpy as np
 
 from aireprune.families import FAMILIES
-from aireprune.families.base import Cut, Layer
+from aireprune.families.base import Layer
 from aireprune.planning import Plan
 
 Edit = Callable[[np.ndarray], np.ndarray]
 
 
-def edits(layers: Sequence[Layer], plan: Plan, mask: bool = False, sizes: Sequence[int] | None = None) -> dict[str, Edit]:
+def edits(
+    layers: Sequence[Layer], plan: Plan, mask: bool = False, sizes: Sequence[int] | None = None
+) -> dict[str, Edit]:
     """Full array name -> what to do with it. Arrays that keep their values are not named.
 
-    `sizes` pads each layer with silent states up to that many after the removal.
+    `sizes` pads each layer with silent states up to that many (per group or channel) after the removal.
     """
     todo: dict[str, Edit] = {}
     for number, (layer, planned) in enumerate(zip(layers, plan.layers, strict=True)):
@@ -25,9 +27,22 @@ def edits(layers: Sequence[Layer], plan: Plan, mask: bool = False, sizes: Sequen
         if len(kept) == layer.states:
             continue
         for name, cut in FAMILIES[layer.family].cuts(layer).items():
-            todo[name] = _edit(cut, kept, mask, None if sizes is None else sizes[number])
+            if mask:
+                todo[name] = partial(cut.mask, kept=kept)
+            else:
+                todo[name] = partial(cut.remove, kept=kept, size=None if sizes is None else sizes[number])
     return todo
 
 
-def _edit(cut: Cut, kept: np.ndarray, mask: bool, size: int | None) -> Edit:
-    return partial(cut.mask, kept=kept) if mask else partial(cut.remove, kept=kept, size=size)
+def stored_sizes(layers: Sequence[Layer], plan: Plan, mask: bool = False) -> list[int]:
+    """States (per group or channel) that each layer's arrays hold afterwards; a padded layout has one size for all."""
+    sizes = []
+    for layer, planned in zip(layers, plan.layers, strict=True):
+        kept = np.arange(layer.states) if mask else np.array(planned.kept, int)
+        sizes.append(FAMILIES[layer.family].stored(layer, kept))
+    return [max(sizes, default=0)] * len(sizes) if plan.layout == "padded" and not mask else sizes
+
+
+def padding(layers: Sequence[Layer], plan: Plan) -> list[int] | None:
+    """The `sizes` that `edits` needs for the plan's layout."""
+    return stored_sizes(layers, plan) if plan.layout == "padded" else None

@@ -15,7 +15,7 @@ from aireprune.criteria import Settings, energy
 from aireprune.errors import AireError
 from aireprune.families import find_layers
 from aireprune.families.s4 import diagonalize
-from aireprune.families.s4d import S4D, TRANSFORMS, stored_modes
+from aireprune.families.s4d import S4D, TRANSFORMS
 from aireprune.nn.s4d import S4DConfig, S4DLayer
 
 FAMILY = S4D()
@@ -65,7 +65,7 @@ def repository_kernel(
 
 
 def edited(arrays: Arrays, layer: Any, kept: np.ndarray, how: str) -> Arrays:
-    size = stored_modes(layer, kept) + 2 if how == "padded" else None
+    size = S4D().stored(layer, kept) + 2 if how == "padded" else None
     out = Arrays(arrays)
     for name, cut in FAMILY.cuts(layer).items():
         out[name] = cut.mask(arrays[name], kept) if how == "masked" else cut.remove(arrays[name], kept, size)
@@ -134,7 +134,7 @@ def test_masked_is_removed_is_padded(granularity: str, h: int, s: int, untied: b
     for how in ("removed", "padded"):
         smaller = edited(arrays, layer, kept, how)
         np.testing.assert_allclose(repository_kernel(smaller, 200, config), masked, rtol=1e-10, atol=1e-12)
-        width = stored_modes(layer, kept) + 2 * (how == "padded")
+        width = S4D().stored(layer, kept) + 2 * (how == "padded")
         assert smaller["k.C"].shape == (2, h, width, 2)
         assert smaller["k.A_real"].shape == (s, width)
         assert smaller["k.inv_dt"].shape == (h, width if untied else 1)

@@ -8,7 +8,7 @@ import torch
 
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, find_layers
-from aireprune.families.s4d import stored_modes
+from aireprune.families.s4d import S4D
 from aireprune.nn import s4d as module
 from aireprune.nn.arrays import ModuleArrays, edit_own
 from aireprune.nn.s4d import S4DConfig, S4DModel, initialize
@@ -107,7 +107,7 @@ def test_masked_is_removed_is_padded(granularity: str, share: float) -> None:
     for layer in layers:
         count = int(np.ceil(share * layer.states))
         kept = np.sort(rng.choice(layer.states, count, replace=False))
-        sizes.append(stored_modes(layer, kept))
+        sizes.append(S4D().stored(layer, kept))
         for name, cut in FAMILIES["s4d"].cuts(layer).items():
             edits["masked"][name] = lambda values, cut=cut, kept=kept: cut.mask(values, kept)
             edits["removed"][name] = lambda values, cut=cut, kept=kept: cut.remove(values, kept)

@@ -14,6 +14,8 @@ import aireprune
 from aireprune.nn.arrays import ModuleArrays
 from aireprune.nn.s5 import S5Model, hippo_normal, initialize
 from aireprune.nn.s5_config import S5Config
+from aireprune.planning import score_states
+from aireprune.sources import open_source
 
 VARIANTS = [
     dict(zip(("conj_sym", "bidirectional", "discretization", "C_init", "batchnorm"), values, strict=True))
@@ -126,10 +128,7 @@ def impulse_energy(ssm, state, variant):
 
 
 def scores_of(model):
-    from aireprune.api import open_states
-    from aireprune.planning import score_states
-
-    return score_states(open_states(model)[2], "aire")
+    return score_states(open_source(model).states(), "aire")
 
 
 def test_an_empty_layer_runs_on_its_feedthrough():
@@ -182,7 +181,7 @@ def test_step_rescale_and_clip_eigs_are_scored_as_they_run():
         changed.load_state_dict(plain.state_dict())
         with torch.no_grad():
             changed.layers[0].seq.Lambda_re[0] = 0.2
-        arrays, layers, states = __import__("aireprune.api", fromlist=["x"]).open_states(changed)
+        states = open_source(changed).states()
         lam, b = changed.layers[0].seq.discrete()
         np.testing.assert_allclose(states[0].radius[:, 0], lam.abs().detach().numpy(), rtol=1e-5)
         np.testing.assert_allclose(states[0].b2[:, 0], (b.abs() ** 2).sum(1).detach().numpy(), rtol=1e-4)

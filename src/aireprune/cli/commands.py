@@ -93,6 +93,26 @@ def prune(
     ] = 0.0,
     horizon: Horizon = None,
     seed: Seed = 0,
+    layout: Annotated[
+        str,
+        typer.Option(
+            "--layout",
+            metavar="adaptive|uniform|padded",
+            help="Every layer its own size; one size for all; or chosen as adaptive and filled up with silent states to "
+            "one size. Stock code that has one state size for all layers loads the last two.",
+        ),
+    ] = "adaptive",
+    granularity: Annotated[
+        str,
+        typer.Option(
+            "--granularity",
+            metavar="mode|state",
+            help="S4D: every channel chooses its own modes, or one index goes from all channels.",
+        ),
+    ] = "mode",
+    round_to: Annotated[
+        int, typer.Option("--round-to", metavar="K", help="Round the states kept per layer up to a multiple of K.")
+    ] = 1,
     unstable: Annotated[
         str,
         typer.Option("--unstable", metavar="refuse|keep", help="Poles with |lambda| >= 1: stop, or always keep them."),
@@ -104,14 +124,14 @@ def prune(
     """Remove the states that matter least and write a smaller checkpoint of the same kind.
 
     Give --ratio, --threshold or --plan. The original is never touched, and OUT appears whole or not at all. An OUT
-    without a suffix makes a folder in our own format (config.json, model.safetensors, plan.json) from an S5 file.
+    without a suffix makes a folder in our own format (config.json, model.safetensors, plan.json) from a single file.
     """
     from aireprune.cli.prune import prune as run
 
     run(
         ckpt, out, plan, mask, overwrite, config, json,
         ratio=ratio, threshold=threshold, method=method, min_states=min_states, epsilon=epsilon,
-        horizon=horizon, seed=seed, unstable=unstable,
+        horizon=horizon, seed=seed, unstable=unstable, layout=layout, granularity=granularity, round_to=round_to,
     )  # fmt: skip
 
 
@@ -129,6 +149,26 @@ def demo(
     from aireprune.demo import run
 
     run(out, json)
+
+
+bench = typer.Typer(help="Measurements on this machine, as ratios within one run.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("checkpoint")
+def bench_checkpoint(
+    folder: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="Where to make the checkpoint and its copies (needs 3x its size).")
+    ] = Path("aire-bench"),
+    layers: Annotated[int, typer.Option(help="Layers; 64 make a Mamba-2.8B-shaped checkpoint of 5.5 GB.")] = 64,
+    repeats: Annotated[int, typer.Option(help="Pairs of cp and prune.")] = 5,
+    ratio: Annotated[float, typer.Option(help="Share of states to remove.")] = 0.5,
+    json: Json = False,
+) -> None:
+    """Prune a sharded fp16 Mamba checkpoint of random weights, side by side with `cp`: time and peak memory."""
+    from aireprune.cli.bench import checkpoint
+
+    checkpoint(folder, layers, repeats, ratio, json)
 
 
 @app.command()

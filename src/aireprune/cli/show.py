@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from aireprune.api import open_states
 from aireprune.cli.output import console, notices, percent, print_json, table
 from aireprune.planning import score_states
 from aireprune.registry import METHODS
 from aireprune.registry import method as find_method
 from aireprune.selection import prefix_normalize
+from aireprune.sources import open_source
 
 
 def inspect(path: Path, config: Path | None, json: bool) -> None:
-    arrays, layers, states = open_states(path, config)
+    source = open_source(path, config)
+    layers, states = source.layers, source.states()
     energies = [np.nansum(scores) for scores in score_states(states, "aire")]
     total = sum(energies)
     rows = [
@@ -33,8 +34,8 @@ def inspect(path: Path, config: Path | None, json: bool) -> None:
         for layer, states_, energy in zip(layers, states, energies, strict=True)
     ]
     families = sorted({layer.family for layer in layers})
-    kind = getattr(arrays, "kind", "module")
-    notices(getattr(arrays, "notices", []))
+    kind = source.kind
+    notices(source.notices)
     if json:
         count = sum(layer.states for layer in layers)
         print_json({"path": str(path), "kind": kind, "families": families, "states": count, "layers": rows})
@@ -68,7 +69,8 @@ def score(
     path: Path, method: str, horizon: int | None, seed: int, top: int, config: Path | None, json: bool
 ) -> None:
     chosen = find_method(method)
-    arrays, layers, states = open_states(path, config)
+    source = open_source(path, config)
+    layers, states = source.layers, source.states()
     scores = score_states(states, method, horizon, seed)
     rows = []
     for layer, states_, raw in zip(layers, states, scores, strict=True):
@@ -91,7 +93,7 @@ def score(
                     "unstable": bool(states_.unstable[index]),
                 }
             )
-    notices(getattr(arrays, "notices", []))
+    notices(source.notices)
     if json:
         print_json({"path": str(path), "method": asdict(chosen), "horizon": horizon, "states": rows})
         return

@@ -115,6 +115,10 @@ class Family(Protocol):
         """Full array name -> how it is cut. Arrays that are not named here never change."""
         ...
 
+    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+        """How many states (per group or channel) the layer's arrays hold once only `kept` stay."""
+        ...
+
 
 def prefixes(shapes: Mapping[str, Shape], leaf: str) -> Iterator[str]:
     """Prefixes (with their trailing dot, or empty) of the arrays called `leaf`."""

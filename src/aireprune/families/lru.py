@@ -59,6 +59,9 @@ class LRU:
     def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
         return from_modes(layer.name, *self.modes(layer, arrays))
 
+    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+        return len(kept)
+
     def cuts(self, layer: Layer) -> dict[str, Cut]:
         one = np.arange(layer.states)[:, None]
         columns = np.concatenate([one, one + layer.states], axis=1) if layer.options["directions"] == 2 else one

@@ -135,6 +135,9 @@ class Mamba:
         weight = layer.read(arrays, role) if role in layer.arrays else np.ones(len(moment))
         return np.asarray(weight**2 * moment / (moment.mean() + layer.options["norm_eps"]))
 
+    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+        return len(kept)
+
     def cuts(self, layer: Layer) -> dict[str, Cut]:
         n, rank = layer.states, layer.options["dt_rank"]
         one = np.arange(n)[:, None]

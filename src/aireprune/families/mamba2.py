@@ -101,6 +101,9 @@ class Mamba2:
         silu = s * np.exp(-np.logaddexp(0, -s))
         return np.asarray(silu**2 @ (weights / weights.sum()))
 
+    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+        return len(kept) // layer.groups
+
     def cuts(self, layer: Layer) -> dict[str, Cut]:
         one = np.arange(layer.states)[:, None]
         both = np.concatenate([one, one + layer.states], axis=1)  # where a unit's B and its C are

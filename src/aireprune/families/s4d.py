@@ -169,7 +169,10 @@ class S4D:
             raise AireError(f"The granularity of S4D is 'mode' or 'state', not {granularity!r}.")
         n = options["modes"] * (options["copies"] if granularity == "mode" else 1)
         arrays = {role: prefix + role for role in roles}
-        return Layer(self.name, prefix.rstrip("."), n, arrays, {**options, "granularity": granularity})
+        # one size for all layers means one size for all channels, so that the rows need no filling up
+        even = granularity == "mode" and config.get("layout") == "uniform" and options["copies"] > 0
+        groups = options["copies"] if even else 1
+        return Layer(self.name, prefix.rstrip("."), n, arrays, {**options, "granularity": granularity}, groups)
 
     def modes(self, layer: Layer, arrays: NamedArrays) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """log|lam|, arg lam (H, N), discretised B (H, N) and C (d, o, H, N): y = 2 Re sum_j C_j x_j per channel."""
@@ -209,7 +212,12 @@ class S4D:
             parts = [
                 np.moveaxis(part.reshape(h // max(s, 1), s, n), 0, -1).reshape(s * n, h // max(s, 1)) for part in parts
             ]
-        return LayerStates(layer.name, parts[0], parts[1], parts[2], np.stack(parts[3:]))
+        return LayerStates(layer.name, parts[0], parts[1], parts[2], np.stack(parts[3:]), layer.groups)
+
+    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+        if layer.options["granularity"] == "state":
+            return len(kept)
+        return RaggedCut(0, layer.options["copies"], layer.options["modes"]).width(np.asarray(kept, int))
 
     def cuts(self, layer: Layer) -> dict[str, Cut]:
         options = layer.options
@@ -230,13 +238,6 @@ class S4D:
             else:
                 cuts[name] = RaggedCut(axis[role], options["copies"], options["modes"], silent, filled)
         return cuts
-
-
-def stored_modes(layer: Layer, kept: np.ndarray) -> int:
-    """Modes per channel that a layer stores once only `kept` stay: the `size` of the cuts counts these."""
-    if layer.options["granularity"] == "state":
-        return len(kept)
-    return RaggedCut(0, layer.options["copies"], layer.options["modes"]).width(np.asarray(kept, int))
 
 
 def continuous_poles(real: np.ndarray, imag: np.ndarray | None, options: Mapping[str, Any]) -> np.ndarray:

@@ -81,6 +81,9 @@ class S5:
     def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
         return from_modes(layer.name, *self.modes(layer, arrays))
 
+    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+        return len(kept)
+
     def cuts(self, layer: Layer) -> dict[str, Cut]:
         one = np.arange(layer.states)[:, None]
         both = np.concatenate([one, one + layer.states], axis=1)

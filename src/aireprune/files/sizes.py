@@ -1,0 +1,54 @@
+"""New state counts written into a checkpoint's configuration.
+
+Our own and the official S5 configuration list them under `states`. Hugging Face configurations have one number
+(state_size and its kin); where layers differ, transformers' own per-layer configuration says so
+(per_layer_config, {layer: {"state_size": 4}}), and the plain number is the largest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aireprune.errors import AireError
+
+STATE_SIZE_KEYS = ("state_size", "mamba_d_state", "ssm_state_size", "d_state")
+
+
+def resized_config(
+    kind: str, config: Mapping[str, Any], names: Sequence[str], sizes: Sequence[int]
+) -> dict[str, Any] | None:
+    """The configuration for layers `names` with these sizes; None if the checkpoint has no configuration to change."""
+    if not config:
+        return None
+    if kind != "huggingface":
+        return {**config, "states": list(sizes)}
+    nested = next((key for key in ("text_config",) if isinstance(config.get(key), Mapping)), None)
+    if nested is not None and not any(key in config for key in STATE_SIZE_KEYS):
+        return {**config, nested: resized_config(kind, config[nested], names, sizes)}
+    # mamba_ssm's configuration: d_state lives in ssm_cfg, 16 (Mamba) or 128 (Mamba-2) if it is not there
+    if "ssm_cfg" in config and not any(key in config for key in STATE_SIZE_KEYS):
+        if len(set(sizes)) > 1:
+            raise AireError("A mamba_ssm configuration has one d_state for all layers; use --layout uniform or padded.")
+        return {**config, "ssm_cfg": {**(config["ssm_cfg"] or {}), "d_state": sizes[0]}}
+    key = next((key for key in STATE_SIZE_KEYS if key in config), "state_size")
+    overrides = {
+        str(number): {name: value for name, value in layer.items() if name != key}
+        for number, layer in (config.get("per_layer_config") or {}).items()
+    }
+    if len(set(sizes)) > 1:
+        for name, size in zip(names, sizes, strict=True):
+            overrides.setdefault(str(layer_number(name)), {})[key] = size
+    overrides = {number: layer for number, layer in overrides.items() if layer}
+    changed = {name: value for name, value in config.items() if name != "per_layer_config"}
+    changed[key] = max(sizes)
+    return {**changed, "per_layer_config": overrides} if overrides else changed
+
+
+def layer_number(name: str) -> int:
+    """The number of a layer in its stack, from its name (backbone.layers.3.mixer -> 3)."""
+    found = re.search(r"\b(?:layers|h|blocks)\.(\d+)\b", name)
+    if found is None:
+        raise AireError(f"Layer {name} has no number in its name, so its size cannot be written into config.json.")
+    return int(found[1])

@@ -1,0 +1,77 @@
+"""A model in memory or a checkpoint on disk, opened: its named arrays, its layers, its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aireprune.families import FAMILIES, find_layers
+from aireprune.families.base import Layer, NamedArrays
+from aireprune.families.s4 import diagonalize
+from aireprune.files import open_checkpoint
+from aireprune.files.base import Checkpoint, Edit
+from aireprune.planning import fingerprint
+from aireprune.states import LayerStates
+
+if TYPE_CHECKING:
+    from torch import nn
+
+ConfigLike = Mapping[str, Any] | str | Path | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where layers were found. Exactly one of `checkpoint` and `module` is there."""
+
+    name: str
+    arrays: NamedArrays
+    config: Mapping[str, Any]
+    layers: list[Layer]
+    notices: list[str]
+    checkpoint: Checkpoint | None = None
+    module: nn.Module | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.checkpoint.kind if self.checkpoint is not None else "module"
+
+    def states(self) -> list[LayerStates]:
+        """What is scored, layer by layer."""
+        return [FAMILIES[layer.family].states(layer, self.arrays) for layer in self.layers]
+
+    def fingerprint(self) -> str:
+        return fingerprint(self.layers, self.arrays)
+
+    def edits(self, todo: dict[str, Edit]) -> dict[str, Edit]:
+        """Edits of `arrays` as edits of what is behind them (S4 layers were diagonalised on opening)."""
+        behind = getattr(self.arrays, "edits", None)
+        return dict(behind(todo)) if behind is not None else todo
+
+
+def open_source(
+    what: nn.Module | Checkpoint | str | Path,
+    config: ConfigLike = None,
+    layout: str = "adaptive",
+    granularity: str = "mode",
+) -> Source:
+    """Open a path, an opened checkpoint or a module, and find the state space layers in it.
+
+    layout and granularity decide what a removable state is (see `aireprune.families.s4d`).
+    """
+    choices = {"layout": layout, "granularity": granularity}
+    if isinstance(what, str | Path):
+        what = open_checkpoint(what, config)
+    if hasattr(what, "state_dict"):
+        from aireprune.modules import ModuleArrays, foreign_config
+
+        found = {**foreign_config(what), **choices}
+        arrays = ModuleArrays(what)
+        return Source(type(what).__name__, arrays, found, find_layers(arrays, found), [], module=what)
+    where = str(what.path)
+    found = {**what.config, **choices}
+    view = diagonalize(what, found)
+    opened: NamedArrays = what if view is None else view
+    notices = [] if view is None else view.notices
+    return Source(where, opened, found, find_layers(opened, found, where), notices, checkpoint=what)
