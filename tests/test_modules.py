@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+from aireprune import planning
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, find_layers
 from aireprune.modules import ModuleArrays, foreign_config, prune_module, resize_module
-from aireprune.planning import LayerPlan, Plan, fingerprint
+from aireprune.planning import Plan, fingerprint
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning"),
@@ -64,14 +66,14 @@ def make_plan(model: nn.Module, share: tuple[float, ...] = (0.5, 0.34, 0.67)) ->
     """Keep another share of every layer, at random, equally many of each group."""
     arrays, rng = ModuleArrays(model), np.random.default_rng(0)
     layers = find_layers(arrays, foreign_config(model))
-    planned = []
-    for number, layer in enumerate(layers):
+    states = [FAMILIES[layer.family].states(layer, arrays) for layer in layers]
+    plan, chosen = planning.make_plan(layers, states, fingerprint(layers, arrays)), []
+    for number, (layer, planned) in enumerate(zip(layers, plan.layers, strict=True)):
         size = layer.states // layer.groups
         count = round(share[number % len(share)] * size)
         kept = [g * size + j for g in range(layer.groups) for j in np.sort(rng.permutation(size)[:count])]
-        planned.append(LayerPlan(layer.name, layer.family, layer.states, tuple(map(int, kept)), 1.0))
-    plan = Plan("random", 0.5, 0.0, False, 1, 0.0, None, 0, fingerprint(layers, arrays), tuple(planned))
-    return layers, plan
+        chosen.append(replace(planned, kept=tuple(map(int, kept))))
+    return layers, replace(plan, layers=tuple(chosen))
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> None:
@@ -158,8 +160,8 @@ def test_pruning_twice() -> None:
 def test_unequal_groups_are_refused() -> None:
     model = MODELS["mamba2"]()
     layers, plan = make_plan(model)
-    first = plan.layers[0]
-    object.__setattr__(first, "kept", first.kept[1:])
+    first, *rest = plan.layers
+    plan = replace(plan, layers=(replace(first, kept=first.kept[1:]), *rest))
     with pytest.raises(AireError, match="equally many"):
         prune_module(model, layers, plan)
 

@@ -1,12 +1,13 @@
 """The fast scans for transformers models on a CPU: `accelerate(model)`.
 
-Every Mamba mixer of the model gets a forward of its own, on that instance only: the projections stay torch matrix products,
-convolution + SiLU and the whole selective scan (step, recurrence, readout, skip, gate) are one numba kernel each, all in the
-(batch, time, channel) order of the projections, so nothing is transposed. Cache objects, masks and outputs are transformers'
-own. What the kernels do not serve (another device or activation, an assisted-decoding cache) takes the stock forward.
+Every Mamba mixer of the model gets a forward of its own, on that instance only: the projections stay torch matrix
+products, convolution + SiLU and the whole selective scan (step, recurrence, readout, skip, gate) are one numba kernel
+each, all in the (batch, time, channel) order of the projections, so nothing is transposed. Cache objects, masks and
+outputs are transformers' own. What the kernels do not serve (another device or activation, an assisted-decoding
+cache) takes the stock forward.
 
-One difference to the stock Mamba-1 forward is deliberate: several tokens after a cached prefix continue from the cached state,
-where transformers starts again from zero.
+One difference to the stock Mamba-1 forward is deliberate: several tokens after a cached prefix continue from the
+cached state, where transformers starts again from zero.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def accelerate(model: nn.Module) -> nn.Module:
     for module in model.modules():
         forward = _forward_for(module)
         if forward is not None:
-            module.forward = MethodType(forward, module)  # type: ignore[method-assign]
+            module.forward = MethodType(forward, module)
             count += 1
     if not count:
         raise AireError(
-            f"{type(model).__name__} has no layer that can be accelerated. Known are transformers' {', '.join(MAMBA + MAMBA2)}; "
-            "aireprune's own models are fast already."
+            f"{type(model).__name__} has no layer that can be accelerated. Known are transformers' "
+            f"{', '.join(MAMBA + MAMBA2)}; aireprune's own models are fast already."
         )
     return model
 
@@ -112,7 +113,7 @@ def _mamba_forward(
     if state is not None and x.shape[1] == 1 and not torch.is_grad_enabled():
         y = selective_step(state, x[:, 0], dt[:, 0], A, b[:, 0], c[:, 0], self.D, bias, gate[:, 0])[:, None]
     else:
-        y, final = selective_scan(x, dt, A, b, c, self.D, bias, gate, state)
+        y, final = selective_scan(x, dt, A, b, c, self.D, bias, gate, state, reuse_dt=True)
         if cache_params is not None:
             cache_params.update_recurrent_state(final.to(x.dtype), self.layer_idx)
     return self.out_proj(y.to(hidden_states.dtype))
@@ -134,7 +135,7 @@ def _mamba2_forward(
     gate, u, dt = projected.split([self.intermediate_size, self.conv_dim, self.num_heads], dim=-1)
     xbc = _masked(_convolve(self, u, cache_params, window), attention_mask)
     width = self.n_groups * self.ssm_state_size
-    x, b, c = xbc.split([self.intermediate_size, width, width], dim=-1)
+    x, b, c = torch.split(xbc, [self.intermediate_size, width, width], dim=-1)
     heads = (batch, length, self.num_heads, self.head_dim)
     groups = (batch, length, self.n_groups, self.ssm_state_size)
     decoding = state is not None and length == 1  # the stock single step does not clip the step size
@@ -146,8 +147,5 @@ def _mamba2_forward(
     if cache_params is not None:
         cache_params.update_recurrent_state(final, layer_idx=self.layer_idx)
     y = y.reshape(batch, length, -1)
-    if getattr(self, "mamba_rms_norm", True):
-        y = self.norm(y, gate)
-    else:
-        y = y * F.silu(gate)
+    y = self.norm(y, gate) if getattr(self, "mamba_rms_norm", True) else y * F.silu(gate)
     return self.out_proj(y.to(hidden_states.dtype))

@@ -7,16 +7,17 @@ Layout (mamba_ssm, transformers and mambapy alike), D = d_inner, R = dt_rank:
 The removable unit is the state index j: all channels share B_t[j] and C_t[j], so it holds one mode per channel (m = D).
 
 The data-free energy
-    x_t is the input of the selective part (after convolution and SiLU). Channel d and state j obey, with a = exp(A_log),
+    x_t is the input of the selective part (after convolution and SiLU). Channel d and state j obey, with a =
+    exp(A_log),
 
         h_t = exp(-Delta_t a[d, j]) h_{t-1} + Delta_t B_t[j] x_t[d],     y_t[d] = sum_j C_t[j] h_t + D_d x_t[d]
         B_t[j] = W_B[j] . x_t,   C_t[j] = W_C[j] . x_t,   Delta_t = softplus(dt_proj.weight (W_dt x_t) + dt_bias)
 
-    At rest (W_dt x_t = 0) the step is Delta_d = softplus(dt_bias_d), so log|lam| = -Delta_d a[d, j] exactly. Let x_t be
-    white with unit variance. Then E[B_t[j]^2] = |W_B[j]|^2, and likewise for C. B_t[j] x_t[d] has, for a Gaussian x_t,
-    the second moment |W_B[j]|^2 + 2 W_B[j, d]^2; the second term is twice one channel's share of the first (about 2/D of
-    it) and is dropped, and with it the mean W_B[j, d] of that product and the correlation of C_t with the newest input,
-    which are of the same order. What remains is uncorrelated over time, hence
+    At rest (W_dt x_t = 0) the step is Delta_d = softplus(dt_bias_d), so log|lam| = -Delta_d a[d, j] exactly. Let x_t
+    be white with unit variance. Then E[B_t[j]^2] = |W_B[j]|^2, and likewise for C. B_t[j] x_t[d] has, for a Gaussian
+    x_t, the second moment |W_B[j]|^2 + 2 W_B[j, d]^2; the second term is twice one channel's share of the first
+    (about 2/D of it) and is dropped, and with it the mean W_B[j, d] of that product and the correlation of C_t with
+    the newest input, which are of the same order. What remains is uncorrelated over time, hence
 
         E[h_t^2] = Delta_d^2 |W_B[j]|^2 / (1 - lam^2),     E[(C_t[j] h_t)^2] = |W_C[j]|^2 E[h_t^2]
 
@@ -24,13 +25,13 @@ The data-free energy
     adds its square to E[B^2] or E[C^2].
 
 Norms over the state axis (FalconMamba: without weight; Jamba, and mambapy with inner_layernorms: with weight w)
-    The gates become w_j B_j / sqrt(mean_k B_k^2 + eps), so E[B_j^2] is taken as w_j^2 |W_j|^2 / (mean_k |W_k|^2 + eps).
-    A masked state has B_k = 0 but still counts in the mean over N. If N' states stay, let a^2 = N'/N and scale the kept
-    rows of B and C by a: the mean of (a B)^2 over N' is the mean of the masked B^2 over N, so the norm divides by the
-    same number, eps included, and hands out a B where the masked layer hands out B. The factor 1/a goes into the norm's
-    weight. Without a weight, B and C each keep a factor a, so the state part of y keeps a^2: D becomes a^2 D, and
-    out_proj.weight becomes out_proj.weight / a^2. Padding to S states is the same with a^2 = S/N, because padding states
-    are zero and count in the mean.
+    The gates become w_j B_j / sqrt(mean_k B_k^2 + eps), so E[B_j^2] is taken as w_j^2 |W_j|^2 / (mean_k |W_k|^2 +
+    eps). A masked state has B_k = 0 but still counts in the mean over N. If N' states stay, let a^2 = N'/N and scale
+    the kept rows of B and C by a: the mean of (a B)^2 over N' is the mean of the masked B^2 over N, so the norm
+    divides by the same number, eps included, and hands out a B where the masked layer hands out B. The factor 1/a
+    goes into the norm's weight. Without a weight, B and C each keep a factor a, so the state part of y keeps a^2: D
+    becomes a^2 D, and out_proj.weight becomes out_proj.weight / a^2. Padding to S states is the same with a^2 = S/N,
+    because padding states are zero and count in the mean.
 """
 
 from __future__ import annotations

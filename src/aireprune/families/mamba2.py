@@ -7,13 +7,14 @@ Layout, H heads, G groups, N states per group, d = channels of the state space p
     A_log, dt_bias   (H,)
     norm.weight      (d,), where there is one
 
-The removable unit is the index j of a group, unit g N + j, and every group must keep equally many. It holds one mode per
-head of its group (m = H / G); each mode stands for the head's head_dim channels, which share its pole and gates.
+The removable unit is the index j of a group, unit g N + j, and every group must keep equally many. It holds one mode
+per head of its group (m = H / G); each mode stands for the head's head_dim channels, which share its pole and gates.
 
 The data-free energy is Mamba-1's (see `aireprune.families.mamba`) with two differences. The pole is the head's,
-log|lam| = -softplus(dt_bias) exp(A_log), so 1/(1 - lam^2) is the same for all states of a head and [energy] orders the
-states of a group by E[B_j^2] E[C_j^2]. And B and C pass through the convolution and a SiLU themselves: for a white input
-u of unit variance the pre-activation s of a channel with in_proj row w, in_proj bias v, taps k and convolution bias q is
+log|lam| = -softplus(dt_bias) exp(A_log), so 1/(1 - lam^2) is the same for all states of a head and [energy] orders
+the states of a group by E[B_j^2] E[C_j^2]. And B and C pass through the convolution and a SiLU themselves: for a
+white input u of unit variance the pre-activation s of a channel with in_proj row w, in_proj bias v, taps k and
+convolution bias q is
 
     s ~ N(q + v sum(k), |k|^2 |w|^2),   E[B_j^2] = E[silu(s)^2], by Gauss-Hermite quadrature.
 """

@@ -2,8 +2,8 @@
 
 Shapes: b batch, L time, D = d_inner channels, N states, R = dt_rank. A layer has the parameter names of mamba_ssm:
 
-    in_proj.weight (2D, d_model)   conv1d.weight (D, 1, k)   x_proj.weight (R + 2N, D)   dt_proj.weight (D, R), bias (D,)
-    A_log (D, N)   D (D,)   out_proj.weight (d_model, D)
+    in_proj.weight (2D, d_model)   conv1d.weight (D, 1, k)   x_proj.weight (R + 2N, D)
+    dt_proj.weight (D, R), dt_proj.bias (D,)   A_log (D, N)   D (D,)   out_proj.weight (d_model, D)
 
 Around the layers: input_proj, norms.i (before layer i, where there are any), norm, classifier. Every layer may have its
 own number of states, zero included. With a cache the same forward continues a sequence, one step or many at a time.
@@ -61,7 +61,7 @@ class MambaLayer(nn.Module):
             step = (x[:, 0], dt[:, 0], A, b[:, 0], c[:, 0], self.D, self.dt_proj.bias, z[:, 0])
             return selective_step(cache.state, *step)[:, None]
         state = None if cache is None else cache.state
-        y, final = selective_scan(x, dt, A, b, c, self.D, self.dt_proj.bias, z, state)
+        y, final = selective_scan(x, dt, A, b, c, self.D, self.dt_proj.bias, z, state, reuse_dt=True)
         if cache is not None:
             cache.state = final
         return y
@@ -81,8 +81,8 @@ def make_norm(kind: str, width: int) -> nn.Module:
 class MambaModel(nn.Module):
     """model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode 'tokens'.
 
-    x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling uses
-    only the first lengths[i] steps of sequence i.
+    x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling
+    uses only the first lengths[i] steps of sequence i.
     """
 
     family = "mamba"

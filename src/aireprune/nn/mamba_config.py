@@ -15,7 +15,7 @@ MODES = ("pool", "last", "tokens")
 
 @dataclass(frozen=True)
 class MambaConfig:
-    """Configuration of our Mamba: a classifier (mode pool or last) or a language model (mode tokens: logits everywhere).
+    """Configuration of our Mamba: a classifier (mode pool or last) or a language model (mode tokens).
 
     d_model, d_inner, d_conv, dt_rank, d_state: as in the Mamba paper. norm: of every layer's input; final_norm: before
     the head. states: states per layer once they differ from layer to layer.

@@ -27,7 +27,8 @@ _OPTIONS = {"fastmath": _FAST, "cache": True, "error_model": "numpy"}
 def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
     """Fill y, `width` channels to a block; `state` holds the initial state on entry and the final one on return.
 
-    The gate is z[..., z_column : z_column + D], so that it may be half of a projection.
+    The gate is z[..., z_column : z_column + D], so that it may be half of a projection. y may be dt itself: a row of
+    dt is read before the same row of y is written.
     """
     batch, length, channels = x.shape
     n_states = A.shape[0]
@@ -77,9 +78,10 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, wid
 def selective_backward(x, dt, A, B, C, D, bias, z, gated, state, gy, gstate, gx, gdt, gA, gB, gC, gD, gz):
     """Adjoint of `selective_forward`, with `state` the initial state. A is times log2(e), gA is with respect to that.
 
-    First the states at the start of every chunk, then chunk by chunk from the end: recompute its states and decays, walk
-    it backwards. gstate (b, N, D) enters as the gradient of the final state and leaves as that of the initial one.
-    gA (b, N, D) and gD (b, D) are per sequence, gB and gC (b, blocks, L, N) per block of channels; the caller sums them.
+    First the states at the start of every chunk, then chunk by chunk from the end: recompute its states and decays,
+    walk it backwards. gstate (b, N, D) enters as the gradient of the final state and leaves as that of the initial
+    one. gA (b, N, D) and gD (b, D) are per sequence, gB and gC (b, blocks, L, N) per block of channels; the caller
+    sums them.
     """
     batch, length, channels = x.shape
     n_states = A.shape[0]

@@ -32,8 +32,12 @@ def selective_scan(
     dt_bias: Tensor | None = None,
     z: Tensor | None = None,
     initial: Tensor | None = None,
+    reuse_dt: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """x, dt, z (b, L, D), A (D, N) < 0, B and C (b, L, N), initial (b, D, N) -> y (b, L, D), final state (b, D, N)."""
+    """x, dt, z (b, L, D), A (D, N) < 0, B and C (b, L, N), initial (b, D, N) -> y (b, L, D), final state (b, D, N).
+
+    reuse_dt: where no gradient is wanted, y may take dt's memory; touching fresh memory costs as much as a few states.
+    """
     working = torch.float64 if x.dtype == torch.float64 else torch.float32
     channels = A.shape[0]
     arguments = (
@@ -47,7 +51,17 @@ def selective_scan(
         None if z is None else z.to(working),
         x.new_zeros(x.shape[0], *A.shape, dtype=working) if initial is None else initial.to(working),
     )
-    if HAVE_NUMBA and x.device.type == "cpu":
+    if (
+        HAVE_NUMBA
+        and x.device.type == "cpu"
+        and reuse_dt
+        and not torch.is_grad_enabled()
+        and arguments[1].is_contiguous()
+    ):
+        state = arguments[-1].transpose(1, 2).clone(memory_format=torch.contiguous_format)
+        _selective_scan_(*arguments[:-1], state)
+        y, final = arguments[1], state.transpose(1, 2).contiguous()
+    elif HAVE_NUMBA and x.device.type == "cpu":
         y, final = _selective_scan(*arguments)
     else:
         y, final = selective_scan_reference(*arguments)
@@ -100,7 +114,7 @@ def selective_step(
 def causal_conv(
     u: Tensor, weight: Tensor, bias: Tensor | None, before: Tensor | None = None, silu: bool = True
 ) -> Tensor:
-    """Depthwise causal convolution, then SiLU: u (b, L, D), weight (D, 1, k), before (b, k - 1, D) the earlier inputs."""
+    """Depthwise causal convolution, then SiLU: u (b, L, D), weight (D, 1, k), before (b, k - 1, D) earlier inputs."""
     if (
         HAVE_NUMBA
         and u.device.type == "cpu"
@@ -190,16 +204,9 @@ def _selective_scan(
     z: Tensor | None,
     initial: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    import numba
-
-    from aireprune.ops.numba_selective import selective_forward
-
     state = initial.transpose(1, 2).clone(memory_format=torch.contiguous_format)
     y = x.new_empty(x.shape)
-    width = block_width(x.shape[0], x.shape[2], numba.get_num_threads())
-    gate, column = (y.numpy(), 0) if z is None else _columns(z)
-    inputs = _kernel_inputs(x, dt, A, B, C, D, dt_bias)
-    selective_forward(*inputs, gate, z is not None, state.numpy(), y.numpy(), column, width)
+    _run_forward(x, dt, A, B, C, D, dt_bias, z, state, y)
     return y, state.transpose(1, 2).contiguous()
 
 
@@ -216,6 +223,44 @@ def _(
     initial: Tensor,
 ) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(initial.shape)
+
+
+@torch.library.custom_op("aireprune::selective_scan_", mutates_args=("dt", "state"), device_types="cpu")
+def _selective_scan_(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None, state: Tensor
+) -> None:
+    """In place: y takes the place of dt, the final state (b, N, D) that of the initial one."""
+    _run_forward(x, dt, A, B, C, D, dt_bias, z, state, dt)
+
+
+@_selective_scan_.register_fake
+def _(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None, state: Tensor
+) -> None:
+    return None
+
+
+def _run_forward(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    z: Tensor | None,
+    state: Tensor,
+    y: Tensor,
+) -> None:
+    import numba
+
+    from aireprune.ops.numba_selective import selective_forward
+
+    out = y.detach().numpy()
+    gate, column = (out, 0) if z is None else _columns(z)
+    width = block_width(x.shape[0], x.shape[2], numba.get_num_threads())
+    inputs = _kernel_inputs(x, dt, A, B, C, D, dt_bias)
+    selective_forward(*inputs, gate, z is not None, state.detach().numpy(), out, column, width)
 
 
 def _kernel_inputs(
