@@ -1,11 +1,12 @@
 """Pruning a foreign module in memory: transformers (Mamba, FalconMamba, Jamba, Mamba-2 mixers), mambapy, s5-pytorch.
 
-The cuts are those of the checkpoint; what is added here is that the module stays consistent with its smaller tensors: sizes
-that layers remember, the convolution's channel count, buffers along the state axis, and the configuration. transformers'
-caches take their shape from the first state they are given, so layers of different sizes need nothing more.
+The cuts are those of the checkpoint; what is added here is that the module stays consistent with its smaller tensors:
+sizes that layers remember, the convolution's channel count, buffers along the state axis, and the configuration.
+transformers' caches take their shape from the first state they are given, so layers of different sizes need nothing
+more.
 
-transformers describes layers that differ by `config.per_layer_config`, {layer number: {"state_size": 4}, …}; layers of one
-size are described by the plain `config.state_size`.
+transformers describes layers that differ by `config.per_layer_config`, {layer number: {"state_size": 4}, …}; layers
+of one size are described by the plain `config.state_size`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from aireprune.families import FAMILIES, find_layers
 from aireprune.families.base import Layer
 from aireprune.nn.arrays import ModuleArrays, edit_own, is_own, like, module_config, to_numpy
 from aireprune.planning import Plan
-from aireprune.surgery import edits
+from aireprune.surgery import edits, stored_sizes
 
 STATE_SIZE_KEYS = ("state_size", "mamba_d_state", "ssm_state_size")  # transformers: Mamba and Mamba-2, Jamba and others
 
@@ -35,24 +36,21 @@ def prune_module(
 ) -> nn.Module:
     """A pruned copy of a module; the one given stays as it is.
 
-    mask: silence the states instead of taking them out. sizes: after the removal, pad every layer with silent states to so
-    many (of each group).
+    mask: silence the states instead of taking them out. sizes: after the removal, pad every layer with silent states
+    to so many (of each group).
     """
     for layer, planned in zip(layers, plan.layers, strict=True):
         check_groups(layer, planned.kept)
-    final = [
-        layer.states if mask or len(planned.kept) == layer.states else _units(layer, len(planned.kept), sizes, number)
-        for number, (layer, planned) in enumerate(zip(layers, plan.layers, strict=True))
-    ]
+    stored = stored_sizes(layers, plan, mask) if sizes is None or mask else list(sizes)
     todo = edits(layers, plan, mask, sizes)
     if is_own(model):
-        return edit_own(model, todo, final)
+        return edit_own(model, todo, stored)
     pruned = copy.deepcopy(model)
     for name, parameter in model.named_parameters():  # deepcopy drops marks such as _no_weight_decay
         pruned.get_parameter(name).__dict__.update(parameter.__dict__)
     _apply(pruned, layers, todo)
     if not mask:
-        _settle(pruned, layers, todo, final)
+        _settle(pruned, layers, todo, stored)
     return pruned
 
 
@@ -73,12 +71,12 @@ def resize_module(model: nn.Module, sizes: Sequence[int]) -> nn.Module:
         if len(kept) < layer.states:
             todo |= {name: partial(cut.remove, kept=kept) for name, cut in FAMILIES[layer.family].cuts(layer).items()}
     _apply(model, layers, todo)
-    _settle(model, layers, todo, [size * layer.groups for layer, size in zip(layers, sizes, strict=True)])
+    _settle(model, layers, todo, sizes)
     return model
 
 
 def foreign_config(model: nn.Module) -> dict[str, Any]:
-    """What a module says about itself, as `Family.find` wants it: also for mambapy, whose configuration is a dataclass."""
+    """What a module says about itself, as `Family.find` wants it; also for mambapy and s5-pytorch."""
     config = module_config(model)
     if config:
         return config
@@ -101,10 +99,6 @@ def check_groups(layer: Layer, kept: Sequence[int]) -> None:
         )
 
 
-def _units(layer: Layer, kept: int, sizes: Sequence[int] | None, number: int) -> int:
-    return kept if sizes is None else sizes[number] * layer.groups
-
-
 def _apply(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit]) -> None:
     """Replace the tensors; dtype, device, requires_grad, marks and ties stay."""
     for layer in layers:
@@ -118,7 +112,7 @@ def _apply(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit]) 
         owner = model.get_submodule(path)
         old: Tensor = getattr(owner, leaf)
         if id(old) not in done:
-            new = like(edit(to_numpy(old)), old)
+            new = _edited(edit, old)
             if isinstance(old, nn.Parameter):
                 new = nn.Parameter(new, requires_grad=old.requires_grad)
                 new.__dict__.update(old.__dict__)
@@ -126,9 +120,15 @@ def _apply(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit]) 
         setattr(owner, leaf, done[id(old)])
 
 
-def _settle(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit], units: Sequence[int]) -> None:
-    """Bring everything that remembers a size in line with the tensors. units: states of each layer, all groups together."""
-    sizes = [count // layer.groups for layer, count in zip(layers, units, strict=True)]
+def _edited(edit: Edit, old: Tensor) -> Tensor:
+    """The edited tensor; of a tensor on the meta device, which has no values, only the shape is edited."""
+    if old.is_meta:
+        return old.new_empty(edit(np.zeros(tuple(old.shape), np.float32)).shape)
+    return like(edit(to_numpy(old)), old)
+
+
+def _settle(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit], sizes: Sequence[int]) -> None:
+    """Bring everything that remembers a size in line with the tensors. sizes: states of each layer, per group."""
     for layer, size in zip(layers, sizes, strict=True):
         mixer: Any = model.get_submodule(layer.name)
         for key in ("ssm_state_size", "d_state"):
@@ -147,7 +147,7 @@ def _settle(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit],
             mixer.config.d_state = size
         for name, child in mixer.named_children():
             _settle_child(name, child, size)
-    _settle_config(model, layers, sizes)
+    settle_config(model, layers, sizes)
 
 
 def _settle_child(name: str, child: Any, size: int) -> None:
@@ -159,7 +159,7 @@ def _settle_child(name: str, child: Any, size: int) -> None:
         child.weight = child.weight.new_ones(size)
 
 
-def _settle_config(model: nn.Module, layers: Sequence[Layer], sizes: Sequence[int]) -> None:
+def settle_config(model: nn.Module, layers: Sequence[Layer], sizes: Sequence[int]) -> None:
     """Write the sizes into a transformers configuration: one number, or per layer where they differ."""
     config: Any = getattr(model, "config", None)
     key = next((key for key in STATE_SIZE_KEYS if key in getattr(config, "__dict__", {})), None)
@@ -187,4 +187,4 @@ def _settle_config(model: nn.Module, layers: Sequence[Layer], sizes: Sequence[in
     config.per_layer_config = overrides or None
 
 
-__all__ = ["ModuleArrays", "check_groups", "foreign_config", "prune_module", "resize_module"]
+__all__ = ["ModuleArrays", "check_groups", "foreign_config", "prune_module", "resize_module", "settle_config"]

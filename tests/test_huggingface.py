@@ -1,0 +1,178 @@
+"""Hugging Face folders, from file to file: masked = removed = padded, and what stock transformers makes of the result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import aireprune
+from aireprune.errors import AireError
+
+transformers = pytest.importorskip("transformers")
+
+KINDS = ("mamba", "mamba2", "falcon_mamba", "jamba")
+LAYOUTS = ("adaptive", "uniform", "padded")
+
+
+def tiny(kind):
+    """A small random model whose states differ enough to be ranked."""
+    torch.manual_seed(0)
+    common = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 3}
+    if kind == "mamba":
+        model = transformers.MambaForCausalLM(transformers.MambaConfig(**common, state_size=16))
+    elif kind == "mamba2":
+        sizes = {"state_size": 16, "num_heads": 4, "head_dim": 16, "n_groups": 2, "chunk_size": 8}
+        model = transformers.Mamba2ForCausalLM(transformers.Mamba2Config(**common, **sizes))
+    elif kind == "falcon_mamba":
+        model = transformers.FalconMambaForCausalLM(transformers.FalconMambaConfig(**common, state_size=16))
+    else:
+        config = transformers.JambaConfig(
+            **{**common, "num_hidden_layers": 4},
+            intermediate_size=32,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            mamba_d_state=16,
+            mamba_dt_rank=4,
+            attn_layer_period=4,
+            attn_layer_offset=2,
+            num_experts=2,
+            use_mamba_kernels=False,
+        )
+        model = transformers.JambaForCausalLM(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("x_proj.weight", "in_proj.weight", "A_log")):
+                parameter.mul_(1 + 0.5 * torch.randn_like(parameter))
+            if "A_log" in name and "layers.1." in name:
+                parameter.add_(2)  # one layer forgets faster, so that adaptive sizes differ
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hf")
+    for kind in KINDS:
+        tiny(kind).save_pretrained(folder / kind)
+    return folder
+
+
+def tokens():
+    return torch.randint(0, 50, (2, 13), generator=torch.Generator().manual_seed(1))
+
+
+def relative(a, b):
+    return float(torch.linalg.norm(a - b) / torch.linalg.norm(b))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_masked_is_removed_is_reloaded(folders, tmp_path, kind, layout):
+    model = aireprune.load(folders / kind)
+    plan = aireprune.prune_file(folders / kind, tmp_path / "out", ratio=0.6, layout=layout)
+    masked, removed = aireprune.prune(model, plan, mask=True), aireprune.prune(model, plan)
+    reloaded = aireprune.load(tmp_path / "out")
+    with torch.no_grad():
+        expected = masked(tokens()).logits
+        assert relative(removed(tokens()).logits, expected) < 1e-5
+        assert relative(reloaded(tokens()).logits, expected) < 1e-5
+        assert relative(model(tokens()).logits, expected) > 1e-5  # pruning did something
+        greedy = {"max_new_tokens": 5, "do_sample": False}
+        assert torch.equal(reloaded.generate(tokens(), **greedy), masked.generate(tokens(), **greedy))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_adaptive_sizes_are_written_down(folders, tmp_path, kind):
+    plan = aireprune.prune_file(folders / kind, tmp_path / "out", ratio=0.6)
+    groups = 2 if kind == "mamba2" else 1
+    sizes = [len(layer.kept) // groups for layer in plan.layers]
+    assert len(set(sizes)) > 1
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    key = "mamba_d_state" if kind == "jamba" else "state_size"
+    numbers = [int(layer.name.split(".")[2]) for layer in plan.layers]
+    assert {int(n): layer[key] for n, layer in config["per_layer_config"].items()} == dict(zip(numbers, sizes, strict=True))
+
+
+STOCK = """
+import sys
+sys.modules["aireprune"] = None  # any import of it fails
+import numpy, torch, transformers
+model = getattr(transformers, sys.argv[2]).from_pretrained(sys.argv[1]).eval()
+x = torch.from_numpy(numpy.load(sys.argv[3]))
+with torch.no_grad():
+    numpy.save(sys.argv[4], model(x).logits.numpy())
+    numpy.save(sys.argv[5], model.generate(x, max_new_tokens=5, do_sample=False).numpy())
+"""
+
+
+@pytest.mark.parametrize("layout", ["uniform", "padded"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_stock_transformers_loads_uniform_and_padded(folders, tmp_path, kind, layout):
+    plan = aireprune.prune_file(folders / kind, tmp_path / "out", ratio=0.6, layout=layout)
+    masked = aireprune.prune(aireprune.load(folders / kind), plan, mask=True)
+    np.save(tmp_path / "x.npy", tokens().numpy())
+    names = [str(tmp_path / name) for name in ("out", "x.npy", "logits.npy", "generated.npy")]
+    arguments = [names[0], type(masked).__name__, *names[1:]]
+    done = subprocess.run([sys.executable, "-c", STOCK, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with torch.no_grad():
+        assert relative(torch.from_numpy(np.load(tmp_path / "logits.npy")), masked(tokens()).logits) < 1e-5
+        generated = masked.generate(tokens(), max_new_tokens=5, do_sample=False).numpy()
+    np.testing.assert_array_equal(np.load(tmp_path / "generated.npy"), generated)
+
+
+def test_stock_transformers_refuses_adaptive_sizes_loudly(folders, tmp_path):
+    """Never a model with silently reinitialised tensors."""
+    aireprune.prune_file(folders / "mamba", tmp_path / "out", ratio=0.6)
+    with pytest.raises(Exception, match="per-layer attribute|mismatch"):
+        transformers.MambaForCausalLM.from_pretrained(tmp_path / "out")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_and_ties_survive(tmp_path, dtype):
+    model = tiny("mamba").to(dtype)
+    model.save_pretrained(tmp_path / "in", max_shard_size="20KB")
+    assert len(list((tmp_path / "in").glob("model-*.safetensors"))) > 1
+    aireprune.prune_file(tmp_path / "in", tmp_path / "out", ratio=0.5, layout="uniform")
+    pruned = aireprune.load(tmp_path / "out")
+    assert {p.dtype for p in pruned.parameters()} == {dtype}
+    assert pruned.lm_head.weight is pruned.get_input_embeddings().weight
+    for name, tensor in model.state_dict().items():
+        if not name.endswith(("A_log", "x_proj.weight")):
+            assert torch.equal(tensor, pruned.state_dict()[name]), name
+
+
+def test_rounding_to_a_multiple(folders, tmp_path):
+    plan = aireprune.prune_file(folders / "mamba2", tmp_path / "out", ratio=0.7, round_to=8)
+    assert [len(layer.kept) for layer in plan.layers] == [16, 16, 16]  # 8 in each of two groups
+
+
+def test_a_dead_layer_and_a_layer_with_one_state(tmp_path):
+    model = tiny("mamba")
+    with torch.no_grad():
+        model.backbone.layers[1].mixer.x_proj.weight.zero_()
+    model.save_pretrained(tmp_path / "dead")
+    plan = aireprune.prune_file(tmp_path / "dead", tmp_path / "out", ratio=0.9)
+    assert all(len(layer.kept) >= 1 for layer in plan.layers)
+    masked = aireprune.prune(model, plan, mask=True)
+    with torch.no_grad():
+        assert relative(aireprune.load(tmp_path / "out")(tokens()).logits, masked(tokens()).logits) < 1e-5
+    single = transformers.MambaForCausalLM(
+        transformers.MambaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, state_size=1)
+    )
+    single.save_pretrained(tmp_path / "single")
+    plan = aireprune.prune_file(tmp_path / "single", tmp_path / "one", ratio=1.0)
+    assert [layer.kept for layer in plan.layers] == [(0,), (0,)]
+
+
+def test_an_attention_model_has_no_states(tmp_path):
+    config = transformers.GPT2Config(vocab_size=20, n_embd=8, n_layer=1, n_head=1)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt2")
+    with pytest.raises(AireError, match=r"No state space layer was found in .*gpt2") as caught:
+        aireprune.plan(tmp_path / "gpt2", ratio=0.5)
+    for name in ("Lambda_re", "A_log", "x_proj.weight", "log_A_real", "nu_log"):
+        assert name in str(caught.value)
