@@ -1,4 +1,4 @@
-"""Hugging Face folders, from file to file: masked = removed = padded, and what stock transformers makes of the result."""
+"""Hugging Face folders: masked = removed = padded, and what stock transformers makes of the result."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_adaptive_sizes_are_written_down(folders, tmp_path, kind):
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     key = "mamba_d_state" if kind == "jamba" else "state_size"
     numbers = [int(layer.name.split(".")[2]) for layer in plan.layers]
-    assert {int(n): layer[key] for n, layer in config["per_layer_config"].items()} == dict(zip(numbers, sizes, strict=True))
+    assert {int(n): layer[key] for n, layer in config["per_layer_config"].items()} == dict(
+        zip(numbers, sizes, strict=True)
+    )
 
 
 STOCK = """
@@ -128,7 +130,7 @@ def test_stock_transformers_loads_uniform_and_padded(folders, tmp_path, kind, la
 def test_stock_transformers_refuses_adaptive_sizes_loudly(folders, tmp_path):
     """Never a model with silently reinitialised tensors."""
     aireprune.prune_file(folders / "mamba", tmp_path / "out", ratio=0.6)
-    with pytest.raises(Exception, match="per-layer attribute|mismatch"):
+    with pytest.raises(Exception, match=r"per-layer attribute|mismatch"):
         transformers.MambaForCausalLM.from_pretrained(tmp_path / "out")
 
 

@@ -44,8 +44,8 @@ def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
 
     if not is_own(model):
         raise AireError(
-            f"save writes aireprune's own models; a {type(model).__name__} is saved by its own library, for example with "
-            "save_pretrained."
+            f"save writes aireprune's own models; a {type(model).__name__} is saved by its own library, for "
+            "example with save_pretrained."
         )
     arrays = ModuleArrays(model)
     applied = getattr(model, "plan", None)
@@ -144,6 +144,8 @@ def prune_file(
     opened = open_source(checkpoint, None, plan.layout, plan.granularity)
     plan.check(opened.layers, opened.arrays)
     checkpoint.notices.extend(notice for notice in opened.notices if notice not in checkpoint.notices)
+    if not mask:
+        checkpoint.notices.extend(_filled_rows(opened, plan))
     if checkpoint.path.is_file() and not target.suffix:
         from aireprune.nn.build import build_model
 
@@ -155,6 +157,20 @@ def prune_file(
     todo = opened.edits(edits(opened.layers, plan, mask, padding(opened.layers, plan)))
     checkpoint.write(target, todo, new_config, {"plan.json": plan.to_json()}, overwrite)
     return plan
+
+
+def _filled_rows(source: Source, plan: Plan) -> list[str]:
+    """What to say about S4D layers whose channels keep different numbers of modes."""
+    sizes = stored_sizes(source.layers, plan)
+    stored = sum(size * layer.options.get("copies", 0) for layer, size in zip(source.layers, sizes, strict=True))
+    ragged = [layer for layer in source.layers if layer.options.get("granularity") == "mode"]
+    if len(ragged) < len(source.layers) or stored <= plan.kept:
+        return []
+    return [
+        f"channels keep different numbers of modes; rows are filled up to the longest with silent modes ({stored} are "
+        f"stored for {plan.kept} kept), which are skipped at inference. --layout uniform or --granularity state gives "
+        "a smaller file."
+    ]
 
 
 def _given_or_made(what: nn.Module | Checkpoint, plan: Plan | None, options: dict[str, Any]) -> Plan:

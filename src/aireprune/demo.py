@@ -105,8 +105,8 @@ def interleaved_times(models: dict[str, nn.Module], task: Task) -> dict[str, lis
 
 def show(results: dict[str, Any], plan: Plan) -> None:
     console.print(
-        f"A bidirectional S5 with {plan.states} states (conjugate pairs) in {len(plan.layers)} layers reads digits pixel "
-        f"by pixel (784 steps).\nAccuracy of the full model on the {results['examples']} embedded test digits: "
+        f"A bidirectional S5 with {plan.states} states (conjugate pairs) in {len(plan.layers)} layers reads digits "
+        f"pixel by pixel (784 steps).\nAccuracy of the full model on the {results['examples']} embedded test digits: "
         f"{percent(results['full_accuracy'])}. No retraining below.\n"
     )
     console.print(
@@ -137,5 +137,7 @@ def show(results: dict[str, Any], plan: Plan) -> None:
         )
     )
     folder = results["folder"]
-    console.print(f"\nFiles: {folder}/dense, {folder}/masked, {folder}/removed (model, config and plan), {folder}/results.json")
+    console.print(
+        f"\nFiles: {folder}/dense, {folder}/masked, {folder}/removed (model, config and plan), {folder}/results.json"
+    )
     console.print(f"Done in {results['seconds']:.0f} s. Your own checkpoint: aire prune CKPT -o OUT --ratio 0.5")

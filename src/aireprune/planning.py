@@ -17,6 +17,7 @@ from aireprune.errors import AireError
 from aireprune.families.base import Layer, NamedArrays
 from aireprune.files.atomic import atomic_path
 from aireprune.registry import method as find_method
+from aireprune.registry import reduction
 from aireprune.selection import Budget, select
 from aireprune.states import LayerStates
 
@@ -30,7 +31,11 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What stays of one layer."""
+    """What stays of one layer.
+
+    With `reduce` balanced, the new states of a layer (or S4D channel) are numbered from the strongest on, and `kept`
+    are the first ones of these numbers; their energies are the squared Hankel singular values.
+    """
 
     name: str
     family: str
@@ -59,6 +64,10 @@ class Plan:
     granularity: str  # S4D: mode (every channel chooses its own) or state (one index for all channels)
     fingerprint: str  # of the checkpoint the plan was made from
     layers: tuple[LayerPlan, ...]
+    reduce: str = "truncate"  # what becomes of the kept states: see `registry.REDUCTIONS`
+    round_to: int = 1
+    source: str | None = None  # the checkpoint it was made from, for `aire certify`
+    certificate: tuple[dict[str, Any], ...] | None = None  # per layer, once applied: `certificate.LayerCertificate`
 
     @property
     def states(self) -> int:
@@ -93,6 +102,8 @@ class Plan:
         fields = {key: value for key, value in values.items() if key != "schema"}
         try:
             fields["layers"] = tuple(LayerPlan(**{**layer, "kept": tuple(layer["kept"])}) for layer in fields["layers"])
+            if fields.get("certificate") is not None:
+                fields["certificate"] = tuple(fields["certificate"])
             fields["threshold"] = math.inf if fields["threshold"] is None else fields["threshold"]
             return cls(**fields)
         except (KeyError, TypeError) as problem:
@@ -126,7 +137,7 @@ def _sizes(layers: Sequence[Layer] | Sequence[LayerPlan]) -> str:
 
 
 def fingerprint(layers: Sequence[Layer], arrays: NamedArrays) -> str:
-    """A hash of every array of every state space layer, by role: the same for a file and for the module loaded from it."""
+    """A hash of every array of every state space layer: the same for a file and for the module loaded from it."""
     digest = hashlib.sha256()
     for layer in layers:
         for role in sorted(layer.arrays):
@@ -150,17 +161,34 @@ def make_plan(
     round_to: int = 1,
     layout: str = "adaptive",
     granularity: str = "mode",
+    reduce: str = "truncate",
+    hankel: Sequence[np.ndarray] | None = None,
+    source: str | None = None,
 ) -> Plan:
-    """Score, select, and write down why. `unstable`: 'refuse' raises, 'keep' never removes an unstable state."""
+    """Score, select, and write down why. `unstable`: 'refuse' raises, 'keep' never removes an unstable state.
+
+    hankel: squared Hankel singular values per layer, which are the scores if `reduce` is balanced.
+    """
     if layout not in LAYOUTS:
         raise AireError(f"There is no layout {layout!r}. Layouts: {', '.join(LAYOUTS)}.")
     budget = budget or Budget(ratio=0.5)
     must = unstable_states(states, unstable)
     chosen = find_method(method)
+    if reduction(reduce) != "truncate" and any(mark.any() for mark in must):
+        raise AireError(f"--reduce {reduce} needs finite energies, so every pole must be stable (|lambda| < 1).")
     scores = score_states(states, method, horizon, seed)
+    energies = score_states(states, "aire")
+    if reduce == "balanced":
+        if method != "aire" or hankel is None:
+            raise AireError(
+                "Balanced truncation ranks its own states by Hankel singular values, in the way method 'aire' ranks "
+                f"energies; method {method!r} cannot be combined with it."
+            )
+        scores = energies = list(hankel)
     slots = [_slots(values, layer.groups) for values, layer in zip(scores, states, strict=True)]
-    slot_scores = [np.take_along_axis(_by_group(v, s), s, 1).sum(axis=0) for v, s in zip(scores, slots, strict=True)]
-    always = [np.take_along_axis(_by_group(m, s), s, 1).any(axis=0) for m, s in zip(must, slots, strict=True)]
+    by_slot = [[_in_slots(values, s) for values, s in zip(per_layer, slots, strict=True)] for per_layer in (scores, must)]
+    slot_scores = [values.sum(axis=0) for values in by_slot[0]]
+    always = [np.asarray(values.any(axis=0)) for values in by_slot[1]]
     selection = select(
         slot_scores,
         budget,
@@ -171,12 +199,13 @@ def make_plan(
         round_to,
         same_size=layout == "uniform",
     )
-    energies = score_states(states, "aire")
     planned = []
     for layer, slot, chosen_slots, energies_ in zip(layers, slots, selection.kept, energies, strict=True):
         first = np.arange(len(slot))[:, None] * slot.shape[1]  # index of each group's first state
         kept = np.sort((first + slot[:, chosen_slots]).ravel())
-        planned.append(LayerPlan(layer.name, layer.family, layer.states, tuple(map(int, kept)), _share(energies_, kept)))
+        planned.append(
+            LayerPlan(layer.name, layer.family, layer.states, tuple(map(int, kept)), _share(energies_, kept))
+        )
     return Plan(
         method=method,
         ratio=budget.ratio,
@@ -190,6 +219,9 @@ def make_plan(
         granularity=granularity,
         fingerprint=fingerprint,
         layers=tuple(planned),
+        reduce=reduce,
+        round_to=round_to,
+        source=source,
     )
 
 
@@ -229,8 +261,9 @@ def unstable_states(states: Sequence[LayerStates], policy: str) -> list[np.ndarr
     return marks
 
 
-def _by_group(values: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    return values.reshape(slots.shape)
+def _in_slots(values: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Values of states (n,) arranged by group and slot (groups, slots)."""
+    return np.take_along_axis(values.reshape(slots.shape), slots, axis=1)
 
 
 def _slots(scores: np.ndarray, groups: int) -> np.ndarray:
@@ -247,4 +280,3 @@ def _slots(scores: np.ndarray, groups: int) -> np.ndarray:
 def _share(energies: np.ndarray, kept: np.ndarray) -> float:
     total = float(np.nansum(energies))
     return float(np.nansum(energies[kept])) / total if total > 0 else 1.0
-

@@ -1,4 +1,8 @@
-"""The registry of methods. A method is nothing but a criterion, a normalisation and a scope (METHOD.md section 3)."""
+"""The registry of methods and reductions.
+
+A method is nothing but a criterion, a normalisation and a scope (METHOD.md section 3). A reduction says what becomes of
+the states that a method chose (METHOD.md section 5).
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,19 @@ METHODS = {
         Method("last-published", "peak-published", True, "global", "last with the slip of the authors' code"),
     )
 }
+
+
+REDUCTIONS = {
+    "truncate": "the kept states stay as they are (the paper)",
+    "refit": "the kept states get the readout that is closest to the full layer (H2-optimal)",
+    "balanced": "new states by balanced truncation; Hankel singular values take the place of energies",
+}
+
+
+def reduction(name: str) -> str:
+    if name not in REDUCTIONS:
+        raise AireError(f"There is no reduction {name!r}. Reductions: {', '.join(REDUCTIONS)}.")
+    return name
 
 
 def method(name: str) -> Method:

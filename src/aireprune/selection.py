@@ -1,4 +1,4 @@
-"""From scores to kept states: normalisation, scope, budget (METHOD.md section 3). Pure functions over lists of arrays."""
+"""From scores to kept states: normalisation, scope, budget (METHOD.md section 3). Pure functions over arrays."""
 
 from __future__ import annotations
 
@@ -153,9 +153,7 @@ def _global_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
     return counts
 
 
-def _lowest_kept(
-    ranked: list[np.ndarray], kept: list[np.ndarray], budget: Budget, always: list[np.ndarray]
-) -> float:
+def _lowest_kept(ranked: list[np.ndarray], kept: list[np.ndarray], budget: Budget, always: list[np.ndarray]) -> float:
     """The lowest kept score, of layers that keep more than their floor."""
     lows = [
         float(v[k][~m[k]].min())

@@ -63,15 +63,19 @@ def open_source(
     choices = {"layout": layout, "granularity": granularity}
     if isinstance(what, str | Path):
         what = open_checkpoint(what, config)
-    if hasattr(what, "state_dict"):
-        from aireprune.modules import ModuleArrays, foreign_config
-
-        found = {**foreign_config(what), **choices}
-        arrays = ModuleArrays(what)
-        return Source(type(what).__name__, arrays, found, find_layers(arrays, found), [], module=what)
+    if not isinstance(what, Checkpoint):
+        return _open_module(what, choices)
     where = str(what.path)
     found = {**what.config, **choices}
     view = diagonalize(what, found)
     opened: NamedArrays = what if view is None else view
     notices = [] if view is None else view.notices
     return Source(where, opened, found, find_layers(opened, found, where), notices, checkpoint=what)
+
+
+def _open_module(module: nn.Module, choices: Mapping[str, Any]) -> Source:
+    from aireprune.modules import ModuleArrays, foreign_config
+
+    found = {**foreign_config(module), **choices}
+    arrays, name = ModuleArrays(module), type(module).__name__
+    return Source(name, arrays, found, find_layers(arrays, found, name), [], module=module)

@@ -31,7 +31,9 @@ class LayerStates:
     def __post_init__(self) -> None:
         shape = self.log_radius.shape
         if len(shape) != 2 or self.angle.shape != shape or self.b2.shape != shape or self.c2.shape[1:] != shape:
-            raise ValueError(f"{self.name}: shapes {shape}, {self.angle.shape}, {self.b2.shape}, {self.c2.shape} do not fit.")
+            raise ValueError(
+                f"{self.name}: shapes {shape}, {self.angle.shape}, {self.b2.shape}, {self.c2.shape} do not fit."
+            )
         if self.groups < 1 or shape[0] % self.groups:
             raise ValueError(f"{self.name}: {shape[0]} states do not divide into {self.groups} groups.")
         for what, values in (("b2", self.b2), ("c2", self.c2), ("angle", self.angle)):
@@ -55,7 +57,7 @@ class LayerStates:
     @property
     def unstable(self) -> np.ndarray:
         """States with a pole on or outside the unit circle, (n,) of bool: their energy is infinite."""
-        return (self.log_radius >= 0).any(axis=1)
+        return np.asarray((self.log_radius >= 0).any(axis=1))
 
     @property
     def margin(self) -> float:

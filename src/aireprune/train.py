@@ -62,7 +62,8 @@ class Progress:
 
 def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, object]]:
     """State space and norm parameters: their own rate, no weight decay. The rest: the main rate, with decay."""
-    ssm, rest = [], []
+    ssm: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         is_ssm = name.endswith(SSM_PARAMETERS) or name.rsplit(".", 1)[-1] in SSM_PARAMETERS
         (ssm if is_ssm else rest).append(parameter)
@@ -133,7 +134,9 @@ def train_model(
                 group["lr"] = group["peak"] * recipe.rate(step, steps)
             loss = F.cross_entropy(model(x), y)
             if not torch.isfinite(loss):
-                raise AireError(f"The loss is {loss.item()} at step {step}: try a smaller learning rate (--lr, --ssm-lr).")
+                raise AireError(
+                    f"The loss is {loss.item()} at step {step}: try a smaller learning rate (--lr, --ssm-lr)."
+                )
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -156,4 +159,3 @@ def train_model(
     with atomic_path(folder / "training.json") as temporary:
         temporary.write_text(json.dumps(summary, indent=1) + "\n")
     return model
-

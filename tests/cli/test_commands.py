@@ -27,11 +27,13 @@ def aire(capsys, monkeypatch):
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["aire", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
+        status = 0
+        try:
             main()
-            raise SystemExit(0)
+        except SystemExit as stop:
+            status = stop.code or 0
         captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
+        return status, captured.out, captured.err
 
     return run
 
@@ -117,7 +119,11 @@ def test_own_format_round_trip_and_second_pruning(tmp_path):
         torch.testing.assert_close(again(x), once(x))
     twice = aireprune.prune(tmp_path / "once", ratio=0.5)
     assert sum(twice.config.modes) == 32
-    assert sorted(path.name for path in (tmp_path / "once").iterdir()) == ["config.json", "model.safetensors", "plan.json"]
+    assert sorted(path.name for path in (tmp_path / "once").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "plan.json",
+    ]
 
 
 def broken(tmp_path, s5_file, what):
@@ -239,7 +245,9 @@ def test_missing_configuration_is_named(aire, tmp_path, s5_file):
     s5_file.with_suffix(".json").unlink()
     assert aire("inspect", s5_file)[0] == 0  # scores need no configuration
     assert_refused(aire, s5_file, tmp_path, "", "do not reveal activation")
-    (tmp_path / "c.json").write_text(json.dumps({"activation": "half_glu2", "discretization": "zoh", "prenorm": True, "mode": "pool"}))
+    (tmp_path / "c.json").write_text(
+        json.dumps({"activation": "half_glu2", "discretization": "zoh", "prenorm": True, "mode": "pool"})
+    )
     code, _, err = aire("prune", s5_file, "-o", tmp_path / "p", "--ratio", 0.5, "--config", tmp_path / "c.json")
     assert code == 0, err
     with torch.no_grad():
@@ -253,9 +261,20 @@ def test_a_configuration_that_contradicts_the_tensors(aire, tmp_path, s5_file):
     assert_refused(aire, s5_file, tmp_path, "", "the configuration says h = 13, but the tensors show 12")
 
 
-def test_help_is_quick_and_does_not_import_torch():
-    code = "import sys; sys.argv = ['aire', '--help']\nfrom aireprune.cli import main\ntry: main()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules and 'numba' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+HELP = """
+import sys
+sys.argv = ["aire", "--help"]
+from aireprune.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+assert "torch" not in sys.modules and "numba" not in sys.modules
+"""
+
+
+def test_help_does_not_import_torch():
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for command in ("inspect", "score", "prune", "methods", "demo", "train"):
         assert command in done.stdout

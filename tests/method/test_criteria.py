@@ -91,12 +91,12 @@ def test_random_depends_on_seed_and_layer_only():
 @pytest.mark.parametrize("method", ["zoh", "bilinear"])
 def test_no_cancellation_close_to_the_unit_circle(gap, method):
     """|lam| = 1 - gap from a continuous pole: 1 - |lam|^2 keeps all its digits, at any frequency."""
-    if method == "zoh":
-        pole = np.array([math.log1p(-gap) + 2.0j])
-    else:  # |lam|^2 = 1 + 4 Re(a)/|1 - a|^2 with Im(a) = 1: solve for Re(a) to first order, then measure exactly
-        pole = 2 * np.array([-gap * (1 + 1.0) / 2 + 1.0j])
+    # bilinear: |lam|^2 = 1 + 4 Re(a)/|1 - a|^2 with Im(a) = 1; Re(a) = -gap to first order, the rest is exact below
+    pole = np.array([math.log1p(-gap) + 2.0j]) if method == "zoh" else 2 * np.array([-gap + 1.0j])
     log_radius, angle, _ = DISCRETIZE[method](pole, np.array([1.0]))
-    found = CRITERIA["energy"](LayerStates("l", log_radius[:, None], angle[:, None], np.ones((1, 1)), np.ones((1, 1, 1))), NO)
+    found = CRITERIA["energy"](
+        LayerStates("l", log_radius[:, None], angle[:, None], np.ones((1, 1)), np.ones((1, 1, 1))), NO
+    )
     if method == "zoh":
         exact = 2 * gap - gap**2
     else:

@@ -57,7 +57,11 @@ def test_plans_are_the_same_in_another_process(tmp_path):
     paths = [str(folder) for folder in (Path(__file__).parent, Path(__file__).parents[1])]
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", code, *paths], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, *paths],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }

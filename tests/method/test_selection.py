@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ ratios = st.integers(0, 100).map(lambda p: p / 100)
 def test_prefix_scores_never_increase_and_match_the_formula(scores, epsilon):
     normalized = prefix_normalize(scores, epsilon)
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
-    assert all(normalized[a] >= normalized[b] for a, b in zip(order, order[1:], strict=False))
+    assert all(normalized[a] >= normalized[b] for a, b in pairwise(order))
     total = Fraction(epsilon)
     for i in order:
         total += Fraction(float(scores[i]))
@@ -57,7 +58,9 @@ def test_kept_states_outrank_removed_ones(scores, ratio, prefix):
         gone = np.setdiff1d(np.arange(len(values)), kept)
         if len(kept) and len(gone):
             assert values[kept].min() >= values[gone].max()
-    chosen = np.concatenate([s[np.setdiff1d(np.arange(len(s)), k)] for s, k in zip(selection.scores, selection.kept, strict=True)])
+    chosen = np.concatenate(
+        [s[np.setdiff1d(np.arange(len(s)), k)] for s, k in zip(selection.scores, selection.kept, strict=True)]
+    )
     if len(chosen) and math.isfinite(selection.threshold):
         assert chosen.max() <= selection.threshold
 
@@ -78,7 +81,9 @@ def test_ties_go_to_the_lower_layer_then_the_lower_index():
     assert [list(k) for k in kept] == [[0, 1, 2], [0, 3]]
 
 
-@pytest.mark.parametrize(("ratio", "states", "expected"), [(0.9, 10, 1), (0.7, 10, 3), (0.6, 5, 2), (0.1, 10, 9), (1.0, 7, 0)])
+@pytest.mark.parametrize(
+    ("ratio", "states", "expected"), [(0.9, 10, 1), (0.7, 10, 3), (0.6, 5, 2), (0.1, 10, 9), (1.0, 7, 0)]
+)
 def test_binary_fractions_do_not_cost_a_state(ratio, states, expected):
     assert Budget(ratio=ratio).keep_of(states) == expected
 

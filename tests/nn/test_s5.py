@@ -26,7 +26,16 @@ VARIANTS = [
 
 
 def small(seed=0, **changes):
-    config = {"d_input": 3, "d_output": 4, "h": 8, "n": 12, "layers": 3, "blocks": 2, "activation": "full_glu", **changes}
+    config = {
+        "d_input": 3,
+        "d_output": 4,
+        "h": 8,
+        "n": 12,
+        "layers": 3,
+        "blocks": 2,
+        "activation": "full_glu",
+        **changes,
+    }
     model = initialize(S5Model(S5Config(**config)), seed).eval()
     with torch.no_grad():
         for layer in model.layers:
@@ -57,7 +66,9 @@ def test_published_scores_and_masked_outputs(golden, method):
     plan = aireprune.plan(golden.path, method=f"{method}-published", threshold=threshold)
     expected_kept = np.flatnonzero(published["scores"] >= published["threshold_60"])
     sizes = np.cumsum([0, *(layer.states for layer in plan.layers)])
-    assert [start + k for start, layer in zip(sizes, plan.layers, strict=False) for k in layer.kept] == list(expected_kept)
+    assert [start + k for start, layer in zip(sizes, plan.layers, strict=False) for k in layer.kept] == list(
+        expected_kept
+    )
     with torch.no_grad():
         for mask in (True, False):
             log_probs = aireprune.prune(model, plan, mask=mask)(*golden.inputs()).log_softmax(-1).numpy()
@@ -103,7 +114,6 @@ def impulse_energy(ssm, state, variant):
     scale = 2.0 if variant["conj_sym"] else 1.0
     h = ssm.D.shape[0]
     for quarter in (False, True):
-
         alone = copy.deepcopy(ssm)
         with torch.no_grad():
             alone.D.zero_()

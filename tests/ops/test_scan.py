@@ -30,7 +30,9 @@ def test_kernel_is_the_recurrence(bidirectional, dtype, tolerance, shape):
         state = np.zeros_like(v[:, 0])
         for t in range(bu.shape[1]) if d == 0 else reversed(range(bu.shape[1])):
             state = poles * state + v[:, t]
-            np.testing.assert_allclose(torch.complex(*x[:, t, d].chunk(2, -1)).numpy(), state, rtol=tolerance, atol=tolerance * 10)
+            np.testing.assert_allclose(
+                torch.complex(*x[:, t, d].chunk(2, -1)).numpy(), state, rtol=tolerance, atol=tolerance * 10
+            )
 
 
 def test_scan_is_convolution_with_powers_of_the_pole():
@@ -45,7 +47,9 @@ def test_scan_is_convolution_with_powers_of_the_pole():
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_gradients_are_those_of_the_reference(bidirectional):
     lam, bu = problem()
-    weight = torch.randn(3, 37, 2 if bidirectional else 1, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    weight = torch.randn(
+        3, 37, 2 if bidirectional else 1, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
     gradients = []
     for run in (diagonal_scan, lambda lam, bu, two: diagonal_scan_reference(lam.real, lam.imag, bu, two)):
         poles, inputs = lam.clone().requires_grad_(), bu.clone().requires_grad_()

@@ -29,7 +29,9 @@ def main() -> None:
         print(f"aire: {problem}", file=sys.stderr)
         sys.exit(1)
     except OSError as problem:
-        print(f"aire: {problem.strerror or problem}{f': {problem.filename}' if problem.filename else ''}", file=sys.stderr)
+        print(
+            f"aire: {problem.strerror or problem}{f': {problem.filename}' if problem.filename else ''}", file=sys.stderr
+        )
         sys.exit(1)
     except KeyboardInterrupt:
         print("aire: interrupted", file=sys.stderr)

@@ -18,7 +18,18 @@ def checkpoint(folder: Path, layers: int, repeats: int, ratio: float, json: bool
         make_mamba_checkpoint(source, layers=layers)
 
     def command(origin: Path, target: Path) -> list[str]:
-        return [sys.executable, "-m", "aireprune", "prune", str(origin), "-o", str(target), "--ratio", str(ratio), "--json"]
+        return [
+            sys.executable,
+            "-m",
+            "aireprune",
+            "prune",
+            str(origin),
+            "-o",
+            str(target),
+            "--ratio",
+            str(ratio),
+            "--json",
+        ]
 
     try:
         result = bench_checkpoint(source, command, folder, repeats=repeats, progress=lambda line: stderr.print(line))

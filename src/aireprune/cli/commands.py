@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -16,13 +16,15 @@ Checkpoint = Annotated[
     ),
 ]
 Config = Annotated[
-    Optional[Path],
-    typer.Option("--config", metavar="FILE", help="JSON with what the file does not say. Default: NAME.json beside it."),
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="JSON with what the file does not say. Default: NAME.json beside it."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 MethodName = Annotated[str, typer.Option("--method", "-m", help="Pruning method; `aire methods` lists them.")]
 Horizon = Annotated[
-    Optional[int],
+    int | None,
     typer.Option("--horizon", metavar="T", help="Count only the energy of the first T steps (method aire)."),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of method random.")]
@@ -70,13 +72,13 @@ def prune(
         ),
     ],
     ratio: Annotated[
-        Optional[float], typer.Option("--ratio", "-r", metavar="P", help="Share of all states to remove, 0 to 1.")
+        float | None, typer.Option("--ratio", "-r", metavar="P", help="Share of all states to remove, 0 to 1.")
     ] = None,
     threshold: Annotated[
-        Optional[float], typer.Option("--threshold", metavar="T", help="Remove the states that score below T.")
+        float | None, typer.Option("--threshold", metavar="T", help="Remove the states that score below T.")
     ] = None,
     plan: Annotated[
-        Optional[Path], typer.Option("--plan", metavar="FILE", help="Apply this plan instead of making one.")
+        Path | None, typer.Option("--plan", metavar="FILE", help="Apply this plan instead of making one.")
     ] = None,
     method: MethodName = "aire",
     mask: Annotated[
@@ -98,8 +100,8 @@ def prune(
         typer.Option(
             "--layout",
             metavar="adaptive|uniform|padded",
-            help="Every layer its own size; one size for all; or chosen as adaptive and filled up with silent states to "
-            "one size. Stock code that has one state size for all layers loads the last two.",
+            help="Every layer its own size; one size for all; or chosen as adaptive and filled up with silent states "
+            "to one size. Stock code that has one state size for all layers loads the last two.",
         ),
     ] = "adaptive",
     granularity: Annotated[
@@ -158,7 +160,8 @@ app.add_typer(bench, name="bench")
 @bench.command("checkpoint")
 def bench_checkpoint(
     folder: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="Where to make the checkpoint and its copies (needs 3x its size).")
+        Path,
+        typer.Option("--dir", metavar="DIR", help="Where to make the checkpoint and its copies (needs 3x its size)."),
     ] = Path("aire-bench"),
     layers: Annotated[int, typer.Option(help="Layers; 64 make a Mamba-2.8B-shaped checkpoint of 5.5 GB.")] = 64,
     repeats: Annotated[int, typer.Option(help="Pairs of cp and prune.")] = 5,

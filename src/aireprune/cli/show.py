@@ -27,7 +27,9 @@ def inspect(path: Path, config: Path | None, json: bool) -> None:
             "states": layer.states,
             "modes_per_state": states_.log_radius.shape[1],
             "stability_margin": states_.margin,
-            "slowest_memory_steps": float(-1 / states_.log_radius.max()) if len(states_) and states_.margin > 0 else None,
+            "slowest_memory_steps": float(-1 / states_.log_radius.max())
+            if len(states_) and states_.margin > 0
+            else None,
             "unstable": np.flatnonzero(states_.unstable).tolist(),
             "energy_share": float(energy / total) if total > 0 else 0.0,
         }
@@ -40,7 +42,9 @@ def inspect(path: Path, config: Path | None, json: bool) -> None:
         count = sum(layer.states for layer in layers)
         print_json({"path": str(path), "kind": kind, "families": families, "states": count, "layers": rows})
         return
-    console.print(f"{path}: {' and '.join(families)} ({kind}), {len(layers)} layers, {sum(len(s) for s in states)} states")
+    console.print(
+        f"{path}: {' and '.join(families)} ({kind}), {len(layers)} layers, {sum(len(s) for s in states)} states"
+    )
     console.print(
         table(
             "",
@@ -65,9 +69,7 @@ def inspect(path: Path, config: Path | None, json: bool) -> None:
             console.print(f"unstable poles (|λ| >= 1) in {row['name']}: states {', '.join(map(str, row['unstable']))}")
 
 
-def score(
-    path: Path, method: str, horizon: int | None, seed: int, top: int, config: Path | None, json: bool
-) -> None:
+def score(path: Path, method: str, horizon: int | None, seed: int, top: int, config: Path | None, json: bool) -> None:
     chosen = find_method(method)
     source = open_source(path, config)
     layers, states = source.layers, source.states()

@@ -18,9 +18,7 @@ from aireprune.train import Recipe, train_model
 
 def train(task_name: str, out: Path, json: bool, model: dict[str, Any], recipe: dict[str, Any]) -> None:
     task = load_task(task_name)
-    config = S5Config(
-        d_input=task.d_input, d_output=task.classes, bidirectional=True, C_init="lecun_normal", **model
-    )
+    config = S5Config(d_input=task.d_input, d_output=task.classes, bidirectional=True, C_init="lecun_normal", **model)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr) as bar:
         job = bar.add_task(task_name)

@@ -22,7 +22,9 @@ def find_layers(arrays: NamedArrays, config: Mapping[str, Any], where: str = "th
     layers = [layer for family in FAMILIES.values() for layer in family.find(arrays.shapes, config)]
     if not layers:
         sought = "".join(f"\n  {family.name}: {family.looked_for}" for family in FAMILIES.values())
-        raise AireError(f"No state space layer was found in {where}. Names that were looked for, under any prefix:{sought}")
+        raise AireError(
+            f"No state space layer was found in {where}. Names that were looked for, under any prefix:{sought}"
+        )
     return sorted(layers, key=lambda layer: _natural(layer.name))
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.states import LayerStates
+from aireprune.system import ModalSystem
 
 Shape = tuple[int, ...]
 
@@ -117,6 +118,27 @@ class Family(Protocol):
 
     def stored(self, layer: Layer, kept: np.ndarray) -> int:
         """How many states (per group or channel) the layer's arrays hold once only `kept` stay."""
+        ...
+
+
+@runtime_checkable
+class LTIFamily(Family, Protocol):
+    """A family whose layers are linear and time-invariant: they have Gramians, norms and better reductions."""
+
+    def system(self, layer: Layer, arrays: NamedArrays) -> ModalSystem:
+        """The layer with its full gains, without its D u path. Layers of channels are a batch of systems."""
+        ...
+
+    def members(self, layer: Layer) -> np.ndarray:
+        """The removable state that each stored mode of the system belongs to. (*batch, n)"""
+        ...
+
+    def readout(self, layer: Layer, arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
+        """The arrays (by full name) that hold a new readout c (*batch, d, o, n) of the stored modes."""
+        ...
+
+    def store(self, layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
+        """The arrays (by full name) of a layer that is `system`, in the layout and precision of the old ones."""
         ...
 
 

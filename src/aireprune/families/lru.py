@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.families.storing import TINY_ANGLE, rounded, with_signs
 from aireprune.states import LayerStates, from_modes
+from aireprune.system import ModalSystem
 
 SILENT_NU_LOG = -1.0  # padding states get the pole exp(-exp(-1)), about 0.69 in modulus
 
@@ -58,6 +60,35 @@ class LRU:
 
     def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
         return from_modes(layer.name, *self.modes(layer, arrays))
+
+    def system(self, layer: Layer, arrays: NamedArrays) -> ModalSystem:
+        return ModalSystem(*self.modes(layer, arrays), conj=False)
+
+    def members(self, layer: Layer) -> np.ndarray:
+        return np.arange(layer.states)
+
+    def readout(self, layer: Layer, arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
+        return self._complex(layer, arrays, "C", np.concatenate(list(c), axis=1))
+
+    def store(self, layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
+        """theta = exp(theta_log) is positive, so the conjugates of poles with a negative angle are stored.
+
+        gamma is LRU's normalisation sqrt(1 - |lam|^2); B takes up the rest.
+        """
+        system = with_signs(system, np.ones(system.modes))
+        new = {"nu_log": np.log(-system.log_radius), "theta_log": np.log(np.maximum(system.angle, TINY_ANGLE))}
+        b = system.b
+        if "gamma_log" in layer.arrays:
+            gamma_log = np.log(-np.expm1(2 * system.log_radius)) / 2
+            new["gamma_log"], exact = rounded(gamma_log, np.asarray(arrays[layer.arrays["gamma_log"]]))
+            b = b / np.exp(exact)[:, None]
+        stored = {layer.arrays[role]: values.astype(arrays[layer.arrays[role]].dtype) for role, values in new.items()}
+        return stored | self._complex(layer, arrays, "B", b) | self.readout(layer, arrays, system.c)
+
+    def _complex(self, layer: Layer, arrays: NamedArrays, role: str, values: np.ndarray) -> dict[str, np.ndarray]:
+        """A complex matrix in the layout of the layer: one array, or one for each part."""
+        parts = {role: values} if role in layer.arrays else {f"{role}_re": values.real, f"{role}_im": values.imag}
+        return {layer.arrays[key]: part.astype(arrays[layer.arrays[key]].dtype) for key, part in parts.items()}
 
     def stored(self, layer: Layer, kept: np.ndarray) -> int:
         return len(kept)

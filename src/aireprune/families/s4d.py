@@ -22,7 +22,7 @@ What is removable (`granularity` in the configuration)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,18 +31,10 @@ import numpy as np
 from aireprune.discretize import DISCRETIZE
 from aireprune.errors import AireError
 from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, as_complex, continuous_poles, steps
+from aireprune.families.s4d_store import new_readout, new_system
 from aireprune.states import LayerStates
-
-SILENT_POLE = 0.5  # -Re of the continuous pole that padding modes get
-RELU_FLOOR = 1e-4  # the S4 repository's relu transform is relu(x) + 1e-4
-Transform = Callable[[np.ndarray], np.ndarray]
-TRANSFORMS: dict[str, tuple[Transform, Transform]] = {  # stored -> positive number, and back
-    "none": (lambda x: x, lambda p: p),
-    "exp": (np.exp, lambda p: np.log(np.maximum(p, 1e-30))),
-    "relu": (lambda x: np.maximum(x, 0) + RELU_FLOOR, lambda p: p - RELU_FLOOR),
-    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda p: np.log(p) - np.log1p(-p)),
-    "softplus": (lambda x: np.logaddexp(0, x), lambda p: p + np.log(-np.expm1(-np.maximum(p, 1e-30)))),
-}
+from aireprune.system import ModalSystem
 
 
 @dataclass(frozen=True)
@@ -181,7 +173,7 @@ class S4D:
         if options["layout"] == "standalone":
             pole = -np.exp(read["log_A_real"]) + 1j * read["A_imag"]
             log_radius, angle, factor = DISCRETIZE["zoh"](pole, np.exp(read["log_dt"])[:, None])
-            return log_radius, angle, factor, _complex(read["C"])[None, None]
+            return log_radius, angle, factor, as_complex(read["C"])[None, None]
         if "P" in read and read["P"].any():
             raise AireError(
                 f"Layer {layer.name} is S4 with a low-rank part ({layer.arrays['P']}): its modes only exist once it "
@@ -190,9 +182,8 @@ class S4D:
         pole = continuous_poles(read["A_real"], read.get("A_imag"), options)
         b, c = read["B"], read["C"]
         if "A_imag" in read:
-            b, c = _complex(b), _complex(c)
-        inv_dt = np.sinh(read["inv_dt"]) if options["dt_fast"] else read["inv_dt"]
-        step = TRANSFORMS[options["dt_transform"]][0](inv_dt)
+            b, c = as_complex(b), as_complex(c)
+        step = steps(read["inv_dt"], options)
         copy = np.arange(h) % max(options["copies"], 1)
         log_radius, angle, factor = DISCRETIZE[options["disc"]](pole[copy], step)
         c = c.reshape(options["directions"], -1, h, n)
@@ -213,6 +204,25 @@ class S4D:
                 np.moveaxis(part.reshape(h // max(s, 1), s, n), 0, -1).reshape(s * n, h // max(s, 1)) for part in parts
             ]
         return LayerStates(layer.name, parts[0], parts[1], parts[2], np.stack(parts[3:]), layer.groups)
+
+    def system(self, layer: Layer, arrays: NamedArrays) -> ModalSystem:
+        """One system per channel. Modes beyond a bandlimit have no input, as they have no readout."""
+        log_radius, angle, b, c = self.modes(layer, arrays)
+        if layer.options.get("bandlimit") is not None:
+            b = b * (c != 0).any(axis=(0, 1))
+        return ModalSystem(log_radius, angle, b[..., None], np.moveaxis(c, 2, 0))
+
+    def members(self, layer: Layer) -> np.ndarray:
+        h, n, s = (layer.options[key] for key in ("channels", "modes", "copies"))
+        first = np.zeros(h, int) if layer.options["granularity"] == "state" else np.arange(h) % max(s, 1) * n
+        return np.asarray(first[:, None] + np.arange(n))
+
+    def readout(self, layer: Layer, arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
+        log_radius, angle, _, _ = self.modes(layer, arrays)
+        return new_readout(layer, arrays, log_radius + 1j * angle, np.moveaxis(c, 0, 2))
+
+    def store(self, layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
+        return new_system(layer, arrays, system)
 
     def stored(self, layer: Layer, kept: np.ndarray) -> int:
         if layer.options["granularity"] == "state":
@@ -238,13 +248,3 @@ class S4D:
             else:
                 cuts[name] = RaggedCut(axis[role], options["copies"], options["modes"], silent, filled)
         return cuts
-
-
-def continuous_poles(real: np.ndarray, imag: np.ndarray | None, options: Mapping[str, Any]) -> np.ndarray:
-    """A = -f(A_real) - i g(A_imag), the S4 repository's parameters."""
-    pole = -TRANSFORMS[options["real_transform"]][0](real) + 0j
-    return pole if imag is None else pole - 1j * TRANSFORMS[options["imag_transform"]][0](imag)
-
-
-def _complex(parts: np.ndarray) -> np.ndarray:
-    return parts[..., 0] + 1j * parts[..., 1]

@@ -5,7 +5,9 @@ Layouts
                   C1 and C2 (bidirectional), or C (h, 2P, 2) (bidirectional, complex_normal)
   s5-pytorch      Lambda (P,) complex, log_step (P,), B (P, h, 2), C (h, P) or (h, 2P) complex; full spectrum
 
-Whether a stored mode stands for a conjugate pair (conj_sym) does not change any ranking, so scores do not need it.
+Whether a stored mode stands for a conjugate pair (conj_sym) does not change any ranking, so scores do not need it, and
+reductions only see a factor of 2 that they give back. Poles of a conjugate half are stored with one sign of Im, those of
+a full spectrum with both: that is how a file without a configuration is recognised.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ import numpy as np
 from aireprune.discretize import DISCRETIZE
 from aireprune.errors import AireError
 from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.families.storing import packed, rounded, with_signs
+from aireprune.reductions.poles import to_continuous
 from aireprune.states import LayerStates, from_modes
+from aireprune.system import ModalSystem
 
 CLIP_EIGS_AT = -1e-4
 SILENT_POLE = -0.5  # Re of the continuous pole that padding states get
@@ -44,7 +49,9 @@ class S5:
         for role in poles:
             expect_shape(shapes, prefix + role, (p,), why)
         _, h, _ = expect_shape(shapes, prefix + "B", (p, None, 2), why)
-        expect_shape(shapes, prefix + "log_step", (p,) if len(shapes.get(prefix + "log_step", ())) == 1 else (p, 1), why)
+        expect_shape(
+            shapes, prefix + "log_step", (p,) if len(shapes.get(prefix + "log_step", ())) == 1 else (p, 1), why
+        )
         tail = () if torch_port else (2,)
         readouts: tuple[str, ...] = ("C1", "C2") if prefix + "C1" in shapes else ("C",)
         for role in readouts:
@@ -80,6 +87,45 @@ class S5:
 
     def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
         return from_modes(layer.name, *self.modes(layer, arrays))
+
+    def system(self, layer: Layer, arrays: NamedArrays) -> ModalSystem:
+        return ModalSystem(*self.modes(layer, arrays), conj=layer.options["conj_sym"])
+
+    def members(self, layer: Layer) -> np.ndarray:
+        return np.arange(layer.states)
+
+    def readout(self, layer: Layer, arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
+        parts = {"C1": c[0], "C2": c[-1], "C": np.concatenate(list(c), axis=1)}
+        return {name: packed(parts[role], arrays[name]) for role, name in layer.arrays.items() if role in parts}
+
+    def store(self, layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
+        """All modes get the geometric mean of the old steps, or a smaller one where clip_eigs would bind."""
+        options, names = layer.options, layer.arrays
+        old = {role: np.asarray(arrays[name]) for role, name in names.items()}
+        signs = np.full(system.modes, -1.0 if self._old_imag(old).sum() < 0 else 1.0)
+        if not options["conj_sym"]:
+            signs[1::2] *= -1
+        system = with_signs(system, signs)
+        rescale = options["step_rescale"]
+        step = rescale * np.exp(layer.read(arrays, "log_step").mean()) if layer.states else rescale
+        clip = CLIP_EIGS_AT if options["clip_eigs"] else None
+        modes = to_continuous(system.log_radius, system.angle, step, options["discretization"], clip)
+        log_step, exact_log_step = rounded(np.log(modes.step / rescale), old["log_step"])
+        new = {"log_step": log_step.reshape(-1, *old["log_step"].shape[1:])}
+        if "Lambda" in old:
+            new["Lambda"], pole = rounded(modes.pole, old["Lambda"])
+        else:
+            new["Lambda_re"], re = rounded(modes.pole.real, old["Lambda_re"])
+            new["Lambda_im"], im = rounded(modes.pole.imag, old["Lambda_im"])
+            pole = re + 1j * im
+        # the factor of the rounded poles and steps, so that the discrete B is what it should be
+        factor = DISCRETIZE[options["discretization"]](pole, rescale * np.exp(exact_log_step))[2]
+        new["B"] = packed(system.b / factor[:, None], old["B"])
+        return {names[role]: values for role, values in new.items()} | self.readout(layer, arrays, system.c)
+
+    @staticmethod
+    def _old_imag(old: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.sign(old["Lambda"].imag if "Lambda" in old else old["Lambda_im"])
 
     def stored(self, layer: Layer, kept: np.ndarray) -> int:
         return len(kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +12,7 @@ Shape = tuple[int, ...]
 Edit = Callable[[np.ndarray], np.ndarray]
 
 
+@runtime_checkable
 class Checkpoint(Protocol):
     """A checkpoint on disk, opened for reading: named arrays, and a way to write an edited copy of the same kind.
 

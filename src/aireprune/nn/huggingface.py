@@ -22,7 +22,9 @@ def load_pretrained(source: Source) -> nn.Module:
     never used: it would replace tensors that do not fit by random ones without an error.
     """
     if importlib.util.find_spec("transformers") is None:
-        raise AireError(f"{source.name} is a Hugging Face model: loading it needs transformers (pip install aireprune[hf]).")
+        raise AireError(
+            f"{source.name} is a Hugging Face model: loading it needs transformers (pip install aireprune[hf])."
+        )
     import transformers
 
     checkpoint = source.checkpoint
@@ -34,7 +36,9 @@ def load_pretrained(source: Source) -> nn.Module:
     if not source.config.get("per_layer_config"):
         return _loaded(factory, source.name, checkpoint.path)
     if not names:
-        raise AireError(f"{source.name}: config.json names no architecture, so its layers of different sizes have no class.")
+        raise AireError(
+            f"{source.name}: config.json names no architecture, so its layers of different sizes have no class."
+        )
     config = transformers.AutoConfig.from_pretrained(checkpoint.path)
     config.per_layer_config = None
     sizes = [layer.states // layer.groups for layer in source.layers]
@@ -58,6 +62,8 @@ def _loaded(factory: Any, name: str, path: Path, **options: Any) -> nn.Module:
     model, report = factory.from_pretrained(path, dtype="auto", output_loading_info=True, **options)
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
         if report.get(what):
-            raise AireError(f"{name}: transformers reports {what.replace('_', ' ')}: {sorted(map(str, report[what]))[:5]}.")
+            raise AireError(
+                f"{name}: transformers reports {what.replace('_', ' ')}: {sorted(map(str, report[what]))[:5]}."
+            )
     loaded: nn.Module = model.eval()
     return loaded

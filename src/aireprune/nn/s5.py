@@ -46,8 +46,8 @@ class S5SSM(nn.Module):
         self.discretization, self.clip_eigs = config.discretization, config.clip_eigs
         self.step_rescale, self.modes = config.step_rescale, modes
         h, d = config.h, 2 if config.bidirectional else 1
-        for name in ("Lambda_re", "Lambda_im"):
-            self.register_parameter(name, nn.Parameter(torch.empty(modes)))
+        self.Lambda_re = nn.Parameter(torch.empty(modes))
+        self.Lambda_im = nn.Parameter(torch.empty(modes))
         self.log_step = nn.Parameter(torch.empty(modes, 1))
         self.B = nn.Parameter(torch.empty(modes, h, 2))
         if d == 2 and not config.one_c_matrix:

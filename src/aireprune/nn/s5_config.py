@@ -51,7 +51,9 @@ class S5Config:
             ("mode", ("pool", "last")),
         ):
             if getattr(self, key) not in allowed:
-                raise AireError(f"S5 configuration: {key} is {getattr(self, key)!r}, expected one of {', '.join(allowed)}.")
+                raise AireError(
+                    f"S5 configuration: {key} is {getattr(self, key)!r}, expected one of {', '.join(allowed)}."
+                )
         if self.states is not None and len(self.states) != self.layers:
             raise AireError(f"S5 configuration: states lists {len(self.states)} layers, but layers is {self.layers}.")
 

@@ -65,8 +65,8 @@ def _revealed(shapes: Mapping[str, Shape], where: str) -> dict[str, Any]:
     numbers = sorted({int(m.group(1)) for name in shapes if (m := re.match(r"layers\.(\d+)\.seq\.", name))})
     if not numbers or numbers != list(range(len(numbers))) or "encoder.weight" not in shapes:
         raise AireError(
-            f"{where} holds S5 layers, but not a whole classifier in the official structure (encoder, layers, decoder), "
-            "so there is no model to build. The file itself can be inspected, scored and pruned."
+            f"{where} holds S5 layers, but not a whole classifier in the official structure (encoder, layers, decoder)"
+            ", so there is no model to build. The file itself can be inspected, scored and pruned."
         )
     h, d_input = _dense(shapes, "encoder.weight", where)
     retrieval = "decoder.layer1.weight" in shapes
