@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.files.base import Checkpoint
-from aireprune.planning import Plan, make_plan
-from aireprune.registry import METHODS, Method
+from aireprune.planning import Plan, make_plan, unstable_states
+from aireprune.reduce import Reduced, certified, layer_hankel_scores, lti_family, reduce_layers
+from aireprune.registry import METHODS, Method, reduction
 from aireprune.selection import Budget
 from aireprune.sources import ConfigLike, Source, open_source
 from aireprune.surgery import edits, padding, stored_sizes
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     ModelOrPath = nn.Module | str | Path
 
 FORMAT = "aireprune"
+Covariances = Sequence[np.ndarray | None] | None
 
 
 def methods() -> dict[str, Method]:
@@ -68,6 +74,8 @@ def plan(
     layout: str = "adaptive",
     granularity: str = "mode",
     round_to: int = 1,
+    reduce: str = "truncate",
+    covariances: Covariances = None,
     config: ConfigLike = None,
 ) -> Plan:
     """Score every state and decide which stay.
@@ -79,8 +87,19 @@ def plan(
     layout: 'adaptive' (every layer its own size), 'uniform' (one size for all) or 'padded' (chosen as adaptive, filled
     up to one size). granularity (S4D): 'mode', every channel chooses its own, or 'state', one index for all channels.
     round_to: round the states kept in every layer (and group) up to a multiple.
+    reduce: 'truncate' (kept states stay as they are), 'refit' (they get the H2-optimal readout) or 'balanced' (balanced
+    truncation, which ranks its new states by squared Hankel singular values; method 'aire' only). S5, LRU and S4D.
+    covariances: for 'balanced', measured ones of the states (Re x, Im x) of each layer in place of closed forms.
     """
     source = open_source(model_or_path, config, layout, granularity)
+    hankel = None
+    if reduction(reduce) != "truncate":
+        for layer in source.layers:
+            lti_family(layer, f"--reduce {reduce}")
+        unstable_states(source.states(), "refuse")
+        hankel = (
+            layer_hankel_scores(source, horizon, covariances) if reduce == "balanced" and method == "aire" else None
+        )
     return make_plan(
         source.layers,
         source.states(),
@@ -94,6 +113,9 @@ def plan(
         round_to,
         layout,
         granularity,
+        reduce,
+        hankel,
+        None if source.checkpoint is None else str(source.checkpoint.path.resolve()),
     )
 
 
@@ -105,6 +127,7 @@ def prune(
     plan: Plan | None = None,
     *,
     mask: bool = False,
+    covariances: Covariances = None,
     config: ConfigLike = None,
     **options: Any,
 ) -> nn.Module:
@@ -112,12 +135,16 @@ def prune(
 
     Works on our own models, transformers (Mamba, Mamba-2, FalconMamba, Jamba), mambapy and s5-pytorch modules.
     mask: silence the states instead of taking them out (same shapes, same outputs as the removal).
+    covariances: measured ones of the states of each layer, which balancing and refitting use in place of closed forms.
+    The plan that was applied, with its certificate, is the attribute `plan` of the new model.
     """
     model = load(model_or_path, config) if isinstance(model_or_path, str | Path) else model_or_path
-    plan = _given_or_made(model, plan, options)
+    plan = _given_or_made(model, plan, covariances, options)
+    if isinstance(model_or_path, str | Path):
+        plan = replace(plan, source=str(Path(model_or_path).resolve()))
     source = open_source(model, None, plan.layout, plan.granularity)
     plan.check(source.layers, source.arrays)
-    return _prune_module(source, plan, mask)
+    return _prune_module(source, plan, mask, covariances)
 
 
 def prune_file(
@@ -127,20 +154,21 @@ def prune_file(
     *,
     mask: bool = False,
     overwrite: bool = False,
+    covariances: Covariances = None,
     config: ConfigLike = None,
     **options: Any,
 ) -> Plan:
     """Prune a checkpoint on disk into a new one of the same kind, without building the model; returns the plan applied.
 
     A target without a suffix, for a source that is a single file, becomes a folder in our own format; that builds the
-    model. `options` are those of `plan`.
+    model. `options` are those of `plan`; mask and covariances are as in `prune`.
     """
     from aireprune.files import open_checkpoint
     from aireprune.files.sizes import resized_config
 
     checkpoint = open_checkpoint(source, config) if isinstance(source, str | Path) else source
     target = Path(target)
-    plan = _given_or_made(checkpoint, plan, options)
+    plan = _given_or_made(checkpoint, plan, covariances, options)
     opened = open_source(checkpoint, None, plan.layout, plan.granularity)
     plan.check(opened.layers, opened.arrays)
     checkpoint.notices.extend(notice for notice in opened.notices if notice not in checkpoint.notices)
@@ -150,12 +178,14 @@ def prune_file(
         from aireprune.nn.build import build_model
 
         model = open_source(build_model(opened), None, plan.layout, plan.granularity)
-        save(_prune_module(model, plan, mask), target, overwrite)
-        return plan
+        pruned = _prune_module(model, plan, mask, covariances)
+        save(pruned, target, overwrite)
+        return cast(Plan, pruned.plan)
     names = [layer.name for layer in opened.layers]
-    new_config = resized_config(checkpoint.kind, checkpoint.config, names, stored_sizes(opened.layers, plan, mask))
-    todo = opened.edits(edits(opened.layers, plan, mask, padding(opened.layers, plan)))
-    checkpoint.write(target, todo, new_config, {"plan.json": plan.to_json()}, overwrite)
+    reduced = _reduced(opened, plan, mask, covariances)
+    plan = certified(plan, reduced)
+    new_config = resized_config(checkpoint.kind, checkpoint.config, names, reduced.sizes)
+    checkpoint.write(target, opened.edits(reduced.edits), new_config, {"plan.json": plan.to_json()}, overwrite)
     return plan
 
 
@@ -173,18 +203,39 @@ def _filled_rows(source: Source, plan: Plan) -> list[str]:
     ]
 
 
-def _given_or_made(what: nn.Module | Checkpoint, plan: Plan | None, options: dict[str, Any]) -> Plan:
+def _given_or_made(
+    what: nn.Module | Checkpoint, plan: Plan | None, covariances: Covariances, options: dict[str, Any]
+) -> Plan:
     if plan is None:
-        return _plan(what, **options)
+        return _plan(what, covariances=covariances, **options)
     if options:
         raise AireError("The plan already says what to keep; give either a plan, or a ratio or threshold and options.")
     return plan
 
 
-def _prune_module(source: Source, plan: Plan, mask: bool) -> nn.Module:
+def _reduced(source: Source, plan: Plan, mask: bool, covariances: Covariances) -> Reduced:
+    """The edits that a plan asks for; masked, they silence states instead of taking them out."""
+    if mask and plan.reduce != "truncate":
+        raise AireError(
+            f"A mask leaves every state as it is or silences it, so it cannot go with --reduce {plan.reduce}."
+        )
+    reduced = reduce_layers(source, plan, covariances)
+    if not mask:
+        return reduced
+    return replace(reduced, edits=edits(source.layers, plan, mask), sizes=stored_sizes(source.layers, plan, mask))
+
+
+def _prune_module(source: Source, plan: Plan, mask: bool, covariances: Covariances) -> nn.Module:
     from aireprune.modules import prune_module
+    from aireprune.nn.arrays import edit_copy, edit_own, is_own
 
     assert source.module is not None
-    pruned = prune_module(source.module, source.layers, plan, mask, padding(source.layers, plan))
-    pruned.plan = plan  # type: ignore[assignment]  # what `save` writes beside the weights
+    reduced = _reduced(source, plan, mask, covariances)
+    if plan.reduce == "truncate":
+        pruned = prune_module(source.module, source.layers, plan, mask, padding(source.layers, plan))
+    elif is_own(source.module):
+        pruned = edit_own(source.module, reduced.edits, reduced.sizes)
+    else:
+        pruned = edit_copy(source.module, reduced.edits, [layer.name for layer in source.layers])
+    pruned.plan = certified(plan, reduced)  # type: ignore[assignment]  # what `save` writes beside the weights
     return pruned

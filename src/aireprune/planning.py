@@ -186,7 +186,9 @@ def make_plan(
             )
         scores = energies = list(hankel)
     slots = [_slots(values, layer.groups) for values, layer in zip(scores, states, strict=True)]
-    by_slot = [[_in_slots(values, s) for values, s in zip(per_layer, slots, strict=True)] for per_layer in (scores, must)]
+    by_slot = [
+        [_in_slots(values, slot) for values, slot in zip(per_layer, slots, strict=True)] for per_layer in (scores, must)
+    ]
     slot_scores = [values.sum(axis=0) for values in by_slot[0]]
     always = [np.asarray(values.any(axis=0)) for values in by_slot[1]]
     selection = select(

@@ -81,6 +81,15 @@ def prune(
         Path | None, typer.Option("--plan", metavar="FILE", help="Apply this plan instead of making one.")
     ] = None,
     method: MethodName = "aire",
+    reduce: Annotated[
+        str,
+        typer.Option(
+            "--reduce",
+            metavar="truncate|refit|balanced",
+            help="What becomes of the states that stay: nothing (the paper), a readout that makes up for the others, "
+            "or new states by balanced truncation (with method aire). S5, LRU and S4D.",
+        ),
+    ] = "truncate",
     mask: Annotated[
         bool, typer.Option("--mask", help="Silence the states instead of removing them: same shapes, same outputs.")
     ] = False,
@@ -134,6 +143,7 @@ def prune(
         ckpt, out, plan, mask, overwrite, config, json,
         ratio=ratio, threshold=threshold, method=method, min_states=min_states, epsilon=epsilon,
         horizon=horizon, seed=seed, unstable=unstable, layout=layout, granularity=granularity, round_to=round_to,
+        reduce=reduce,
     )  # fmt: skip
 
 

@@ -25,7 +25,10 @@ def prune(
     if plan_file is not None:
         if options["ratio"] is not None or options["threshold"] is not None:
             raise AireError("A plan already says what to keep: give --plan, or --ratio or --threshold.")
-        plan: Plan | None = Plan.load(plan_file)
+        given = Plan.load(plan_file)
+        if options["reduce"] not in ("truncate", given.reduce):
+            raise AireError(f"The plan was made for --reduce {given.reduce}; make a new one for {options['reduce']}.")
+        plan: Plan | None = given
         options = {}
     else:
         plan = None
@@ -33,6 +36,7 @@ def prune(
     applied = prune_file(checkpoint, target, plan, mask=mask, overwrite=overwrite, **options)
     before, after = size_of(source), size_of(target)
     notices(checkpoint.notices)
+    notices(f"{layer['name']}: {note}" for layer in applied.certificate or () for note in layer["notes"])
     if json:
         document = {"source": str(source), "target": str(target), "masked": mask, "bytes": [before, after]}
         print_json({**document, "plan": applied.to_dict()})
@@ -46,12 +50,20 @@ def prune(
 
 
 def profile(plan: Plan) -> Any:
-    """The per-layer table of a plan."""
+    """The per-layer table of a plan; H2 error is the exact one of the layer, relative to its H2 norm."""
+    errors = {layer["name"]: percent(layer["relative_h2"], 2) for layer in plan.certificate or ()}
     return table(
-        f"{plan.method}: kept states per layer",
-        ("layer", "states", "kept", "removed", "energy kept"),
+        f"{plan.method if plan.reduce == 'truncate' else plan.reduce}: kept states per layer",
+        ("layer", "states", "kept", "removed", "energy kept", *["H2 error"] * bool(errors)),
         (
-            (layer.name, layer.states, len(layer.kept), percent(layer.ratio), percent(layer.energy_kept, 2))
+            (
+                layer.name,
+                layer.states,
+                len(layer.kept),
+                percent(layer.ratio),
+                percent(layer.energy_kept, 2),
+                *[errors.get(layer.name, "–")] * bool(errors),
+            )
             for layer in plan.layers
         ),
     )

@@ -24,7 +24,8 @@ import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.families.base import Layer, NamedArrays, Shape
-from aireprune.families.s4d import S4D, SILENT_POLE, TRANSFORMS, continuous_poles
+from aireprune.families.s4d import S4D
+from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, continuous_poles
 
 TOLERANCE = 1e-3
 NODES = 128

@@ -6,8 +6,8 @@ Layouts
   s5-pytorch      Lambda (P,) complex, log_step (P,), B (P, h, 2), C (h, P) or (h, 2P) complex; full spectrum
 
 Whether a stored mode stands for a conjugate pair (conj_sym) does not change any ranking, so scores do not need it, and
-reductions only see a factor of 2 that they give back. Poles of a conjugate half are stored with one sign of Im, those of
-a full spectrum with both: that is how a file without a configuration is recognised.
+reductions only see a factor of 2 that they give back. New poles of a conjugate half are stored with one sign of Im,
+those of a full spectrum with both: that is how a file without a configuration is recognised.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from aireprune.errors import AireError
 from aireprune.families.base import Shape
 from aireprune.files.base import Edit
 
@@ -73,3 +75,23 @@ def edit_own(model: nn.Module, edits: Mapping[str, Edit], sizes: Sequence[int]) 
     smaller = smaller.to(device=first.device, dtype=first.dtype)
     smaller.load_state_dict(tensors)
     return smaller.train(model.training)
+
+
+def edit_copy(model: nn.Module, edits: Mapping[str, Edit], layers: Sequence[str]) -> nn.Module:
+    """A copy of a module whose parameters are edited; nothing but their shapes may depend on the number of states.
+
+    That is so for s5-pytorch, except where a layer raises B to a power or changes its poles with the input.
+    """
+    for name in layers:
+        layer: Any = model.get_submodule(name)
+        if getattr(layer, "degree", 1) != 1 or getattr(layer, "liquid", False):
+            raise AireError(
+                f"Layer {name} is not linear in its input (degree or liquid): only --reduce truncate applies."
+            )
+    changed = copy.deepcopy(model)
+    for name, edit in edits.items():
+        path, _, leaf = name.rpartition(".")
+        old = changed.get_parameter(name)
+        new = nn.Parameter(like(edit(to_numpy(old)), old), requires_grad=old.requires_grad)
+        setattr(changed.get_submodule(path), leaf, new)
+    return changed

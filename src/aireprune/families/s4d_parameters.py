@@ -1,0 +1,34 @@
+"""The parameters of S4D: how stored numbers become poles and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+SILENT_POLE = 0.5  # -Re of the continuous pole that padding modes get
+RELU_FLOOR = 1e-4  # the S4 repository's relu transform is relu(x) + 1e-4
+Transform = Callable[[np.ndarray], np.ndarray]
+TRANSFORMS: dict[str, tuple[Transform, Transform]] = {  # stored -> positive number, and back
+    "none": (lambda x: x, lambda p: p),
+    "exp": (np.exp, lambda p: np.log(np.maximum(p, 1e-30))),
+    "relu": (lambda x: np.maximum(x, 0) + RELU_FLOOR, lambda p: p - RELU_FLOOR),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda p: np.log(p) - np.log1p(-p)),
+    "softplus": (lambda x: np.logaddexp(0, x), lambda p: p + np.log(-np.expm1(-np.maximum(p, 1e-30)))),
+}
+
+
+def continuous_poles(real: np.ndarray, imag: np.ndarray | None, options: Mapping[str, Any]) -> np.ndarray:
+    """A = -f(A_real) - i g(A_imag), the S4 repository's parameters."""
+    pole = -TRANSFORMS[options["real_transform"]][0](real) + 0j
+    return pole if imag is None else pole - 1j * TRANSFORMS[options["imag_transform"]][0](imag)
+
+
+def steps(inv_dt: np.ndarray, options: Mapping[str, Any]) -> np.ndarray:
+    """Step sizes from the S4 repository's inv_dt."""
+    return TRANSFORMS[options["dt_transform"]][0](np.sinh(inv_dt) if options["dt_fast"] else inv_dt)
+
+
+def as_complex(parts: np.ndarray) -> np.ndarray:
+    return parts[..., 0] + 1j * parts[..., 1]

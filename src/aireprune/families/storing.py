@@ -1,0 +1,36 @@
+"""What the families share when they write a system back into the arrays of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from aireprune.system import ModalSystem
+
+TINY_ANGLE = 1e-30  # a real pole is stored with this angle, so that the sign of Im(pole) still says which half it is
+
+
+def packed(values: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Complex values in the form of a stored array: complex, or real with a last axis (re, im)."""
+    if np.iscomplexobj(like):
+        return values.astype(like.dtype)
+    return np.stack([values.real, values.imag], axis=-1).astype(like.dtype)
+
+
+def rounded(values: np.ndarray, like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values in the precision of a stored array, and what double precision reads back."""
+    stored = values.astype(like.dtype)
+    return stored, stored.astype(np.complex128 if np.iscomplexobj(stored) else np.float64)
+
+
+def with_signs(system: ModalSystem, signs: np.ndarray) -> ModalSystem:
+    """The same layer with arg(lam) of the given signs: Re(c x) does not change when a mode becomes its conjugate."""
+    angle = np.angle(np.exp(1j * system.angle))
+    flip = np.sign(angle) == -signs
+    return replace(
+        system,
+        angle=signs * np.maximum(np.abs(angle), TINY_ANGLE),
+        b=np.where(flip[..., None], system.b.conj(), system.b),
+        c=np.where(flip[..., None, None, :], system.c.conj(), system.c),
+    )
