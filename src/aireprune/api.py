@@ -139,11 +139,12 @@ def prune(
     The plan that was applied, with its certificate, is the attribute `plan` of the new model.
     """
     model = load(model_or_path, config) if isinstance(model_or_path, str | Path) else model_or_path
-    plan = _given_or_made(model, plan, covariances, options)
+    given, plan = plan is not None, _given_or_made(model, plan, covariances, options)
     if isinstance(model_or_path, str | Path):
         plan = replace(plan, source=str(Path(model_or_path).resolve()))
     source = open_source(model, None, plan.layout, plan.granularity)
-    plan.check(source.layers, source.arrays)
+    if given:
+        plan.check(source.layers, source.arrays)
     return _prune_module(source, plan, mask, covariances)
 
 
@@ -168,9 +169,10 @@ def prune_file(
 
     checkpoint = open_checkpoint(source, config) if isinstance(source, str | Path) else source
     target = Path(target)
-    plan = _given_or_made(checkpoint, plan, covariances, options)
+    given, plan = plan is not None, _given_or_made(checkpoint, plan, covariances, options)
     opened = open_source(checkpoint, None, plan.layout, plan.granularity)
-    plan.check(opened.layers, opened.arrays)
+    if given:
+        plan.check(opened.layers, opened.arrays)
     checkpoint.notices.extend(notice for notice in opened.notices if notice not in checkpoint.notices)
     if not mask:
         checkpoint.notices.extend(_filled_rows(opened, plan))

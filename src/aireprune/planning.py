@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from aireprune.selection import Budget, select
 from aireprune.states import LayerStates
 
 SCHEMA = 1
+THREADS = 2  # for hashing, which does not hold the interpreter lock
 LAYOUTS = {
     "adaptive": "every layer has its own size",
     "uniform": "all layers keep equally many states",
@@ -138,14 +140,18 @@ def _sizes(layers: Sequence[Layer] | Sequence[LayerPlan]) -> str:
 
 def fingerprint(layers: Sequence[Layer], arrays: NamedArrays) -> str:
     """A hash of every array of every state space layer: the same for a file and for the module loaded from it."""
-    digest = hashlib.sha256()
-    for layer in layers:
+
+    def digest(layer: Layer) -> bytes:
+        found = hashlib.blake2b(digest_size=32)
         for role in sorted(layer.arrays):
             values = np.asarray(arrays[layer.arrays[role]])
             dtype = np.complex64 if np.iscomplexobj(values) else np.float32
-            digest.update(f"{layer.family} {role} {values.shape};".encode())
-            digest.update(np.ascontiguousarray(values, dtype).tobytes())
-    return digest.hexdigest()
+            found.update(f"{layer.family} {role} {values.shape};".encode())
+            found.update(np.ascontiguousarray(values, dtype).data)
+        return found.digest()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return hashlib.blake2b(b"".join(pool.map(digest, layers)), digest_size=32).hexdigest()
 
 
 def make_plan(

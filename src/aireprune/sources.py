@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from aireprune.families.base import Layer, NamedArrays
 from aireprune.families.s4 import diagonalize
 from aireprune.files import open_checkpoint
 from aireprune.files.base import Checkpoint, Edit
-from aireprune.planning import fingerprint
+from aireprune.planning import THREADS, fingerprint
 from aireprune.states import LayerStates
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Source:
 
     def states(self) -> list[LayerStates]:
         """What is scored, layer by layer."""
-        return [FAMILIES[layer.family].states(layer, self.arrays) for layer in self.layers]
+        with ThreadPoolExecutor(THREADS) as pool:
+            return list(pool.map(lambda layer: FAMILIES[layer.family].states(layer, self.arrays), self.layers))
 
     def fingerprint(self) -> str:
         return fingerprint(self.layers, self.arrays)

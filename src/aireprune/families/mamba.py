@@ -124,7 +124,7 @@ class Mamba:
         return LayerStates(
             layer.name,
             log_radius,
-            np.zeros(modes),
+            np.broadcast_to(0.0, modes),
             b2[:, None] * step**2,
             np.broadcast_to(c2[:, None], modes)[None],
         )
