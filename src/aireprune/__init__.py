@@ -6,9 +6,9 @@
     aireprune.save(small, "pruned")
 """
 
-from aireprune.api import load, methods, plan, prune, prune_file, save
+from aireprune.api import accelerate, load, methods, plan, prune, prune_file, save
 from aireprune.errors import AireError
 from aireprune.planning import Plan
 
 __version__ = "0.1.0"
-__all__ = ["AireError", "Plan", "load", "methods", "plan", "prune", "prune_file", "save"]
+__all__ = ["AireError", "Plan", "accelerate", "load", "methods", "plan", "prune", "prune_file", "save"]

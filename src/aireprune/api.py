@@ -60,6 +60,13 @@ def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
     write_folder(Path(path), tensors, {"format": FORMAT, **own_config(model)}, extras, overwrite)
 
 
+def accelerate(model: nn.Module) -> nn.Module:
+    """Give every Mamba and Mamba-2 mixer of a transformers model on a CPU the fast scans, in place; returns the model."""
+    from aireprune.nn.accelerate import accelerate as run
+
+    return run(model)
+
+
 def plan(
     model_or_path: ModelOrPath | Checkpoint,
     method: str = "aire",

@@ -125,10 +125,13 @@ def residual_stack_bound(
     outer_lipschitz: Sequence[float],
     inner_lipschitz: Sequence[float],
     initial: float = 0.0,
+    after: Sequence[float] | None = None,
 ) -> list[float]:
     """l2 bounds on the error before each layer of z_{l+1} = z_l + phi_l(G_l nu_l(z_l)), and after the last one.
 
         e_{l+1} <= (1 + L_phi |G~_l| L_nu) e_l + L_phi |G_l - G~_l| |nu_l(z_l)|
+
+    after: constants of what stands behind the residual connection, such as a post-norm; they multiply the right side.
 
     layer_errors: |G_l - G~_l|_inf. layer_gains: |G~_l|_inf of the reduced layer, its D u path included. input_norms:
     |nu_l(z_l)|_2 of the full model, measured or bounded. outer_lipschitz: L_phi of activation, gate and mixing;
@@ -137,10 +140,11 @@ def residual_stack_bound(
     constants are the caller's: the bound is as good as they are.
     """
     bounds = [initial]
-    for error, gain, norm, outer, inner in zip(
-        layer_errors, layer_gains, input_norms, outer_lipschitz, inner_lipschitz, strict=True
+    last = after or [1.0] * len(layer_errors)
+    for error, gain, norm, outer, inner, behind in zip(
+        layer_errors, layer_gains, input_norms, outer_lipschitz, inner_lipschitz, last, strict=True
     ):
-        bounds.append((1 + outer * gain * inner) * bounds[-1] + outer * error * norm)
+        bounds.append(behind * ((1 + outer * gain * inner) * bounds[-1] + outer * error * norm))
     return bounds
 
 

@@ -11,7 +11,7 @@ from aireprune.families import find_layers
 from aireprune.nn.arrays import ModuleArrays
 from aireprune.nn.mamba import MambaModel, initialize
 from aireprune.nn.mamba_config import MambaConfig
-from aireprune.ops import selective
+from aireprune.ops import conv, selective, ssd
 from aireprune.tasks import data_folder
 
 SMALL = MambaConfig(d_input=3, d_output=5, d_model=8, layers=2, d_state=4)
@@ -75,8 +75,8 @@ def test_convolution(before: bool) -> None:
     torch.manual_seed(0)
     u, weight, bias, past = torch.randn(2, 140, 12)[..., 5:], torch.randn(7, 1, 4), torch.randn(7), torch.randn(2, 3, 7)
     context = past if before else None
-    expected = selective.causal_conv(u, weight.requires_grad_(), bias, context)
-    torch.testing.assert_close(selective.causal_conv(u, weight.detach(), bias, context), expected, rtol=1e-5, atol=1e-5)
+    expected = conv.causal_conv(u, weight.requires_grad_(), bias, context)
+    torch.testing.assert_close(conv.causal_conv(u, weight.detach(), bias, context), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -86,8 +86,8 @@ def test_ssd_scan(groups: int) -> None:
     inputs = [torch.randn(s, dtype=torch.float64) for s in shapes]
     inputs[2] = -torch.exp(inputs[2])
     state = torch.randn(2, 4, 5, 3, dtype=torch.float64)
-    ours = selective.ssd_scan(*inputs, limits=(0.1, 1.0), initial=state)  # type: ignore[misc]
-    stepwise = selective.ssd_scan_reference(*inputs, 0.1, 1.0, state)  # type: ignore[call-arg]
+    ours = ssd.ssd_scan(*inputs, limits=(0.1, 1.0), initial=state)  # type: ignore[misc]
+    stepwise = ssd.ssd_scan_reference(*inputs, 0.1, 1.0, state)  # type: ignore[call-arg]
     for mine, reference in zip(ours, stepwise, strict=True):
         torch.testing.assert_close(mine, reference)
 

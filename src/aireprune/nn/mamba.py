@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.nn.mamba_config import MambaConfig
-from aireprune.ops.selective import causal_conv, selective_scan, selective_step
+from aireprune.ops.conv import causal_conv
+from aireprune.ops.selective import selective_scan, selective_step
 
 
 @dataclass

@@ -1,6 +1,6 @@
-"""The selective scans of Mamba-1 and Mamba-2 as torch operators.
+"""The selective scan of Mamba-1 as a torch operator.
 
-Shapes: b batch, L time, D channels, N states; H heads of P channels and G groups for Mamba-2.
+Shapes: b batch, L time, D channels, N states.
 
     Delta = softplus(dt + dt_bias)   h_t = exp(Delta A) h_{t-1} + Delta B_t x_t   y_t = (C_t . h_t + D x_t) silu(z_t)
 
@@ -10,16 +10,14 @@ the plain torch reference, which autograd differentiates by itself. bfloat16 and
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from aireprune.ops.kernel_inputs import LOG2E, columns, dense
 from aireprune.ops.scan import HAVE_NUMBA
-
-LOG2E = math.log2(math.e)
 
 
 def selective_scan(
@@ -111,78 +109,6 @@ def selective_step(
     return y[:, 0]
 
 
-def causal_conv(
-    u: Tensor, weight: Tensor, bias: Tensor | None, before: Tensor | None = None, silu: bool = True
-) -> Tensor:
-    """Depthwise causal convolution, then SiLU: u (b, L, D), weight (D, 1, k), before (b, k - 1, D) earlier inputs."""
-    if (
-        HAVE_NUMBA
-        and u.device.type == "cpu"
-        and u.dtype == weight.dtype == torch.float32
-        and not _needs_grad(u, weight)
-    ):
-        bias = weight.new_zeros(len(weight)) if bias is None else bias
-        fused: Tensor = _causal_conv(u, weight, bias, before, silu)
-        return fused
-    k = weight.shape[-1]
-    padded = F.pad(u.transpose(1, 2), (k - 1, 0)) if before is None else torch.cat([before, u], 1).transpose(1, 2)
-    y = F.conv1d(padded, weight, bias, groups=len(weight)).transpose(1, 2)
-    return F.silu(y) if silu else y
-
-
-def ssd_scan(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor,
-    dt_bias: Tensor,
-    limits: tuple[float, float] = (0.0, math.inf),
-    initial: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Mamba-2: x (b, L, H, P), dt (b, L, H), A (H,), B and C (b, L, G, N), state (b, H, P, N) -> y like x, final state.
-
-    Delta is clipped to `limits`. The numba kernel has no backward; where a gradient is wanted, the reference runs.
-    """
-    working = torch.float64 if x.dtype == torch.float64 else torch.float32
-    tensors = [t.to(working) for t in (x, dt, A, B, C, D, dt_bias)]
-    state = x.new_zeros(*x.shape[::2], x.shape[3], B.shape[3]) if initial is None else initial
-    state = state.to(working)
-    fused = HAVE_NUMBA and x.device.type == "cpu" and not _needs_grad(*tensors)
-    run: Any = _ssd_scan if fused else ssd_scan_reference
-    y, final = run(*tensors, float(limits[0]), float(limits[1]), state)
-    return y.to(x.dtype), final
-
-
-def ssd_scan_reference(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor,
-    dt_bias: Tensor,
-    low: float,
-    high: float,
-    initial: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The Mamba-2 recurrence step by step in plain torch."""
-    delta = F.softplus(dt + dt_bias).clamp(low, high)
-    per_head = x.shape[2] // B.shape[2]
-    b_heads, c_heads = B.repeat_interleave(per_head, 2), C.repeat_interleave(per_head, 2)
-    s, outputs = initial, []
-    for t in range(x.shape[1]):
-        step = delta[:, t, :, None, None]
-        s = torch.exp(step * A[:, None, None]) * s + step * x[:, t, :, :, None] * b_heads[:, t, :, None, :]
-        outputs.append((s * c_heads[:, t, :, None, :]).sum(-1))
-    return torch.stack(outputs, 1) + D[:, None] * x, s
-
-
-def _needs_grad(*tensors: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-
-
 def block_width(jobs: int, channels: int, threads: int) -> int:
     """Channels per job: wide blocks read memory in long runs, but every thread should be busy to the end."""
     for width in (512, 256, 128):
@@ -257,7 +183,7 @@ def _run_forward(
     from aireprune.ops.numba_selective import selective_forward
 
     out = y.detach().numpy()
-    gate, column = (out, 0) if z is None else _columns(z)
+    gate, column = (out, 0) if z is None else columns(z)
     width = block_width(x.shape[0], x.shape[2], numba.get_num_threads())
     inputs = _kernel_inputs(x, dt, A, B, C, D, dt_bias)
     selective_forward(*inputs, gate, z is not None, state.detach().numpy(), out, column, width)
@@ -267,22 +193,7 @@ def _kernel_inputs(
     x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor
 ) -> tuple[Any, ...]:
     """What both kernels take first, as contiguous arrays; A as (N, D), in powers of two."""
-    return tuple(_dense(t) for t in (x, dt, (A * LOG2E).T, B, C, D, dt_bias))
-
-
-def _dense(t: Tensor) -> Any:
-    return t.detach().contiguous().numpy()
-
-
-def _columns(t: Tensor) -> tuple[Any, int]:
-    """A (b, L, w) tensor as (contiguous array, first column): half of a projection is passed on without a copy."""
-    batch, length, width = t.shape
-    row = t.stride(1)
-    column = t.storage_offset() % row if row else 0
-    if t.stride(2) != 1 or t.stride(0) != length * row or column + width > row or t.is_contiguous():
-        return _dense(t), 0
-    whole = t.detach().as_strided((batch, length, row), (length * row, row, 1), t.storage_offset() - column)
-    return whole.numpy(), int(column)
+    return tuple(dense(t) for t in (x, dt, (A * LOG2E).T, B, C, D, dt_bias))
 
 
 @torch.library.custom_op("aireprune::selective_scan_backward", mutates_args=(), device_types="cpu")
@@ -311,9 +222,9 @@ def _selective_scan_backward(
     gA, gD = x.new_empty(batch, n, channels), x.new_empty(batch, channels)
     gB, gC = x.new_empty(batch, blocks, length, n), x.new_empty(batch, blocks, length, n)
     outputs = [t.numpy() for t in (gstate, gx, gdt, gA, gB, gC, gD, gz)]
-    gate = gx.numpy() if z is None else _dense(z)
+    gate = gx.numpy() if z is None else dense(z)
     selective_backward(
-        *_kernel_inputs(x, dt, A, B, C, D, dt_bias), gate, z is not None, state.numpy(), _dense(gy), *outputs
+        *_kernel_inputs(x, dt, A, B, C, D, dt_bias), gate, z is not None, state.numpy(), dense(gy), *outputs
     )
     return (
         gx,
@@ -365,8 +276,8 @@ def _selective_step(
     from aireprune.ops.numba_selective import selective_step as kernel
 
     y = x.new_empty(x.shape)
-    inputs = [_dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
-    kernel(state.detach().numpy(), *inputs, inputs[0] if z is None else _dense(z), z is not None, y.numpy())
+    inputs = [dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
+    kernel(state.detach().numpy(), *inputs, inputs[0] if z is None else dense(z), z is not None, y.numpy())
     return y
 
 
@@ -375,58 +286,3 @@ def _(
     state: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None
 ) -> Tensor:
     return x.new_empty(x.shape)
-
-
-@torch.library.custom_op("aireprune::causal_conv", mutates_args=(), device_types="cpu")
-def _causal_conv(u: Tensor, weight: Tensor, bias: Tensor, before: Tensor | None, silu: bool) -> Tensor:
-    from aireprune.ops.numba_selective import causal_conv as kernel
-
-    taps = weight.detach()[:, 0].T.contiguous()
-    past = u.new_zeros(u.shape[0], len(taps) - 1, u.shape[2]) if before is None else before
-    y = u.new_empty(u.shape)
-    kernel(*_columns(u), taps.numpy(), _dense(bias), _dense(past), silu, y.numpy())
-    return y
-
-
-@_causal_conv.register_fake
-def _(u: Tensor, weight: Tensor, bias: Tensor, before: Tensor | None, silu: bool) -> Tensor:
-    return u.new_empty(u.shape)
-
-
-@torch.library.custom_op("aireprune::ssd_scan", mutates_args=(), device_types="cpu")
-def _ssd_scan(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor,
-    dt_bias: Tensor,
-    low: float,
-    high: float,
-    initial: Tensor,
-) -> tuple[Tensor, Tensor]:
-    from aireprune.ops.numba_selective import ssd_forward
-
-    state = initial.transpose(2, 3).clone(memory_format=torch.contiguous_format)
-    y = x.new_empty(x.shape)
-    inputs = [_dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
-    clip = [torch.tensor(v, dtype=x.dtype).numpy()[()] for v in (low, high)]
-    ssd_forward(*inputs, *clip, state.numpy(), y.numpy())
-    return y, state.transpose(2, 3).contiguous()
-
-
-@_ssd_scan.register_fake
-def _(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor,
-    dt_bias: Tensor,
-    low: float,
-    high: float,
-    initial: Tensor,
-) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), x.new_empty(initial.shape)

@@ -10,9 +10,9 @@ import torch
 from test_modules import INEXACT_CACHES, MODELS, close, decode, make_plan
 from torch import nn
 
-from aireprune.accelerate import accelerate
 from aireprune.errors import AireError
 from aireprune.modules import prune_module
+from aireprune.nn.accelerate import accelerate
 
 TOKENS = torch.randint(1, 40, (2, 11), generator=torch.Generator().manual_seed(2))
 

@@ -20,7 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.errors import AireError
-from aireprune.ops.selective import causal_conv, selective_scan, selective_step, ssd_scan
+from aireprune.ops.conv import causal_conv
+from aireprune.ops.selective import selective_scan, selective_step
+from aireprune.ops.ssd import ssd_scan
 
 MAMBA = ("MambaMixer", "FalconMambaMixer", "JambaMambaMixer")
 MAMBA2 = (
