@@ -1,0 +1,30 @@
+"""What the selective operators share: which tensors a kernel can take, and how it gets them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LOG2E = math.log2(math.e)
+
+
+def needs_grad(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
+def dense(t: Tensor) -> Any:
+    return t.detach().contiguous().numpy()
+
+
+def columns(t: Tensor) -> tuple[Any, int]:
+    """A (b, L, w) tensor as (contiguous array, first column): half of a projection is passed on without a copy."""
+    batch, length, width = t.shape
+    row = t.stride(1)
+    column = t.storage_offset() % row if row else 0
+    if t.stride(2) != 1 or t.stride(0) != length * row or column + width > row or t.is_contiguous():
+        return dense(t), 0
+    whole = t.detach().as_strided((batch, length, row), (length * row, row, 1), t.storage_offset() - column)
+    return whole.numpy(), int(column)
