@@ -148,6 +148,37 @@ def prune(
 
 
 @app.command()
+def certify(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A pruned checkpoint, with its plan.json.")],
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="CKPT", help="The original. Default: the one that plan.json names."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="SOURCE",
+            help="Compare the outputs too (our S5 and S4D models): a task (its test split), digits (those embedded), "
+            "or a .npy or .npz file or folder of inputs.",
+        ),
+    ] = None,
+    examples: Annotated[int, typer.Option("--examples", metavar="N", help="At most so many inputs.")] = 256,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="JSON with what the original's file does not say.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Prove what pruning did: bounds on the worst case beside the true norm, and exact energies, layer by layer.
+
+    The exit status is 1 if any bound is below the truth. The energies are exact; the bounds hold for every input.
+    """
+    from aireprune.cli.certify import certify as run
+
+    run(out, against, data, examples, config, json)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to put the pruned models.")] = Path(
         "aire-demo"
