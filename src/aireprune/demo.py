@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 import time
 from pathlib import Path
 from typing import Any
@@ -18,28 +19,37 @@ from aireprune.cli.prune import profile, size_of
 from aireprune.evaluate import accuracy
 from aireprune.files.atomic import atomic_path
 from aireprune.planning import Plan
-from aireprune.registry import METHODS
 from aireprune.tasks import Task
 
-RATIOS = (0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
-SHOWN_RATIO = 0.5
+PAPER_METHODS = (
+    "aire",
+    "last",
+    "lamp",
+    "global-hinf",
+    "uniform-hinf",
+    "global-magnitude",
+    "uniform-magnitude",
+    "random",
+)
+RATIOS = (0.2, 0.4, 0.6, 0.8)
+SHOWN_RATIO = 0.4
 TIMED_BATCH, TIMED_RUNS = 50, 9
 
 
 def run(out: Path, json: bool) -> None:
     began = time.perf_counter()
     task, dense = embedded.digits(), aireprune.load(embedded.MODEL)
-    names = [name for name in METHODS if not name.endswith("-published")]
-    curves: dict[str, list[float]] = {}
+    rows: dict[str, dict[str, Any]] = {name: {"method": name} for name in PAPER_METHODS}
+    rows["balanced"] = {"reduce": "balanced"}
+    curves: dict[str, list[float]] = {name: [] for name in rows}
     with Progress(console=stderr, transient=True) as bar:
-        job = bar.add_task("the full model", total=1 + len(names) * len(RATIOS))
+        job = bar.add_task("the full model", total=1 + len(rows) * len(RATIOS))
         full = accuracy(dense, task, task.test)
         bar.advance(job)
-        for name in names:
-            curves[name] = []
+        for name, options in rows.items():
             for ratio in RATIOS:
                 bar.update(job, description=f"{name} at {ratio:.0%}")
-                curves[name].append(accuracy(aireprune.prune(dense, method=name, ratio=ratio), task, task.test))
+                curves[name].append(accuracy(aireprune.prune(dense, ratio=ratio, **options), task, task.test))
                 bar.advance(job)
         bar.update(job, description="timing")
         plan = aireprune.plan(dense, ratio=SHOWN_RATIO)
@@ -47,21 +57,20 @@ def run(out: Path, json: bool) -> None:
             "dense": dense,
             "masked": aireprune.prune(dense, plan, mask=True),
             "removed": aireprune.prune(dense, plan),
+            "balanced": aireprune.prune(dense, ratio=SHOWN_RATIO, reduce="balanced"),
         }
-        rows = compare(models, task, out)
+        compared = compare(models, task, out)
     results = {
         "examples": len(task.test),
         "full_accuracy": full,
         "ratios": list(RATIOS),
         "accuracy": curves,
         "plan": plan.to_dict(),
-        "models": rows,
+        "models": compared,
         "seconds": time.perf_counter() - began,
         "folder": str(out),
     }
     with atomic_path(out / "results.json") as temporary:
-        import json as jsonlib
-
         temporary.write_text(jsonlib.dumps(results, indent=1) + "\n")
     if json:
         print_json(results)
@@ -121,7 +130,7 @@ def show(results: dict[str, Any], plan: Plan) -> None:
     console.print()
     console.print(
         table(
-            f"aire at {SHOWN_RATIO:.0%}: dense, masked, removed ({TIMED_BATCH} digits per pass, taking turns)",
+            f"{SHOWN_RATIO:.0%} of the states gone; time of {TIMED_BATCH} digits, the models taking turns",
             ("model", "accuracy", "parameters", "weights", "time", "speedup"),
             (
                 (
@@ -137,7 +146,6 @@ def show(results: dict[str, Any], plan: Plan) -> None:
         )
     )
     folder = results["folder"]
-    console.print(
-        f"\nFiles: {folder}/dense, {folder}/masked, {folder}/removed (model, config and plan), {folder}/results.json"
-    )
+    names = ", ".join(f"{folder}/{row['model']}" for row in results["models"])
+    console.print(f"\nFiles: {names} (model, config and plan) and {folder}/results.json")
     console.print(f"Done in {results['seconds']:.0f} s. Your own checkpoint: aire prune CKPT -o OUT --ratio 0.5")

@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 console = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
@@ -29,14 +30,14 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1) -> Table:
-    """A plain table; the first `left` columns are aligned to the left, the rest to the right."""
-    result = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1) -> RenderableType:
+    """A plain table under a title; the first `left` columns are aligned to the left, the rest to the right."""
+    body = Table(header_style="bold", box=None, pad_edge=False)
     for number, column in enumerate(columns):
-        result.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+        body.add_column(column, justify="left" if number < left else "right", no_wrap=True)
     for row in rows:
-        result.add_row(*(str(cell) for cell in row))
-    return result
+        body.add_row(*(str(cell) for cell in row))
+    return Group(Text(title, style="bold"), body) if title else body
 
 
 def percent(share: float, digits: int = 1) -> str:
