@@ -26,7 +26,7 @@ from aireprune.system import SILENT, ModalSystem
 
 Edit = Callable[[np.ndarray], np.ndarray]
 
-TOLERANCE = 1e-3  # of the layer's H2 norm: what rounding the stored parameters may add to the error
+TOLERANCE = 1e-2  # of the layer's H2 norm: what rounding the stored parameters may add to the error
 LARGEST = 1024  # modes of one system up to which plain pruning is accounted for exactly (Gramians grow as n^2)
 
 

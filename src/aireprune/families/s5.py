@@ -27,6 +27,7 @@ from aireprune.system import ModalSystem
 
 CLIP_EIGS_AT = -1e-4
 SILENT_POLE = -0.5  # Re of the continuous pole that padding states get
+STEP_CHOICES = np.linspace(0, 0.1, 128)  # how much smaller the logarithm of a new step may be
 
 
 class S5:
@@ -99,28 +100,38 @@ class S5:
         return {name: packed(parts[role], arrays[name]) for role, name in layer.arrays.items() if role in parts}
 
     def store(self, layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
-        """All modes get the geometric mean of the old steps, or a smaller one where clip_eigs would bind."""
+        """Steps are about the geometric mean of the old ones, or smaller where clip_eigs would bind.
+
+        arg(lam) is Im(pole) step, and next to the unit circle its rounding error would matter. So a number of slightly
+        smaller steps is tried for every mode, and the one whose rounded parameters give lam best is taken.
+        """
         options, names = layer.options, layer.arrays
         old = {role: np.asarray(arrays[name]) for role, name in names.items()}
         signs = np.full(system.modes, -1.0 if self._old_imag(old).sum() < 0 else 1.0)
         if not options["conj_sym"]:
             signs[1::2] *= -1
         system = with_signs(system, signs)
-        rescale = options["step_rescale"]
-        step = rescale * np.exp(layer.read(arrays, "log_step").mean()) if layer.states else rescale
-        clip = CLIP_EIGS_AT if options["clip_eigs"] else None
-        modes = to_continuous(system.log_radius, system.angle, step, options["discretization"], clip)
-        log_step, exact_log_step = rounded(np.log(modes.step / rescale), old["log_step"])
-        new = {"log_step": log_step.reshape(-1, *old["log_step"].shape[1:])}
+        rescale, method = options["step_rescale"], options["discretization"]
+        step = rescale * np.exp((layer.read(arrays, "log_step").mean() if layer.states else 0.0) - STEP_CHOICES)
+        shape = (len(STEP_CHOICES), system.modes)
+        tried = to_continuous(
+            np.broadcast_to(system.log_radius, shape),
+            np.broadcast_to(system.angle, shape),
+            np.broadcast_to(step[:, None], shape),
+            method,
+            CLIP_EIGS_AT if options["clip_eigs"] else None,
+        )
+        log_step, exact_log_step = rounded(np.log(tried.step / rescale), old["log_step"])
         if "Lambda" in old:
-            new["Lambda"], pole = rounded(modes.pole, old["Lambda"])
+            pole = rounded(tried.pole, old["Lambda"])[1]
         else:
-            new["Lambda_re"], re = rounded(modes.pole.real, old["Lambda_re"])
-            new["Lambda_im"], im = rounded(modes.pole.imag, old["Lambda_im"])
-            pole = re + 1j * im
-        # the factor of the rounded poles and steps, so that the discrete B is what it should be
-        factor = DISCRETIZE[options["discretization"]](pole, rescale * np.exp(exact_log_step))[2]
-        new["B"] = packed(system.b / factor[:, None], old["B"])
+            pole = rounded(tried.pole.real, old["Lambda_re"])[1] + 1j * rounded(tried.pole.imag, old["Lambda_im"])[1]
+        log_radius, angle, factor = DISCRETIZE[method](pole, rescale * np.exp(exact_log_step))
+        best = np.argmin(np.hypot(log_radius - system.log_radius, angle - system.angle), axis=0), np.arange(shape[1])
+        new = {"log_step": log_step[best].reshape(-1, *old["log_step"].shape[1:])}
+        new["B"] = packed(system.b / factor[best][:, None], old["B"])  # the factor of the rounded pole and step
+        parts = {"Lambda": pole[best], "Lambda_re": pole[best].real, "Lambda_im": pole[best].imag}
+        new |= {role: part.astype(old[role].dtype) for role, part in parts.items() if role in old}
         return {names[role]: values for role, values in new.items()} | self.readout(layer, arrays, system.c)
 
     @staticmethod
