@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aireprune.api import prune_file
-from aireprune.cli.output import console, notices, percent, print_json, table
+from aireprune.cli.output import console, notices, percent, print_json, stderr, table
 from aireprune.errors import AireError
 from aireprune.files import open_checkpoint
 from aireprune.planning import Plan
@@ -33,7 +33,8 @@ def prune(
     else:
         plan = None
     checkpoint = open_checkpoint(source, config)
-    applied = prune_file(checkpoint, target, plan, mask=mask, overwrite=overwrite, **options)
+    with stderr.status(f"pruning {source} ({size_of(source) / 1e6:.0f} MB)"):
+        applied = prune_file(checkpoint, target, plan, mask=mask, overwrite=overwrite, **options)
     before, after = size_of(source), size_of(target)
     notices(checkpoint.notices)
     notices(f"{layer['name']}: {note}" for layer in applied.certificate or () for note in layer["notes"])
