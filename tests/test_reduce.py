@@ -1,4 +1,4 @@
-"""Reductions in the product: every storage convention is written back exactly, and the promised error is the real one."""
+"""Reductions in the product: every storage convention is written back, and the promised error is the real one."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def test_the_embedded_model_keeps_its_accuracy() -> None:
 
 def test_errors() -> None:
     model = s5()
-    with pytest.raises(AireError, match="There is no reduction 'halve'. Reductions: truncate, refit, balanced"):
+    with pytest.raises(AireError, match=r"There is no reduction 'halve'\. Reductions: truncate, refit, balanced"):
         aireprune.plan(model, ratio=0.5, reduce="halve")
     with pytest.raises(AireError, match="method 'last' cannot be combined"):
         aireprune.plan(model, ratio=0.5, reduce="balanced", method="last")
@@ -376,5 +376,5 @@ def test_half_precision_that_cannot_hold_the_result_is_refused() -> None:
     arrays["l.theta_log"][:] = np.log(2.5 + 0.005 * np.arange(10))
     coarse = Arrays({name: values.astype(np.float16) for name, values in arrays.items()})
     source = opened(coarse)
-    with pytest.raises(AireError, match="in the precision of this checkpoint .* Nothing was written"):
+    with pytest.raises(AireError, match=r"in the precision of this checkpoint .* Nothing was written"):
         reduce_layers(source, planned(source, [7], reduce="balanced"))
