@@ -51,3 +51,23 @@ def checkpoint(folder: Path, layers: int, repeats: int, ratio: float, json: bool
     )
     console.print(f"time of prune / time of cp (median of pairs): {result['ratio']:.2f}")
     console.print(f"peak memory of prune: {result['peak_rss_bytes'] / 1e6:.0f} MB")
+
+
+def train(batch: int, length: int, h: int, n: int, repeats: int, json: bool) -> None:
+    from aireprune.bench.train import bench_train
+
+    with stderr.status("measuring"):
+        result = bench_train(batch, length, h, n, repeats)
+    if json:
+        print_json(result)
+        return
+    console.print(
+        table(
+            f"Training step of a bidirectional S5 layer, batch {batch}, length {length}, h {h}, n {n}",
+            ("implementation", "time", "times ours"),
+            (
+                (name, f"{1e3 * seconds:.0f} ms", f"{result['ratio'][name]:.2f}x")
+                for name, seconds in result["seconds"].items()
+            ),
+        )
+    )

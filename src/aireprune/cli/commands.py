@@ -215,6 +215,21 @@ def bench_checkpoint(
     checkpoint(folder, layers, repeats, ratio, json)
 
 
+@bench.command("train")
+def bench_train(
+    batch: Annotated[int, typer.Option(help="Sequences.")] = 8,
+    length: Annotated[int, typer.Option(help="Steps.")] = 1024,
+    features: Annotated[int, typer.Option(help="Features h.")] = 128,
+    states: Annotated[int, typer.Option(help="State size n, both halves of each pair counted.")] = 128,
+    repeats: Annotated[int, typer.Option(help="Rounds in which the implementations take turns.")] = 7,
+    json: Json = False,
+) -> None:
+    """A training step of one S5 layer: ours, an eager associative scan, and s5-pytorch if it is installed."""
+    from aireprune.cli.bench import train
+
+    train(batch, length, features, states, repeats, json)
+
+
 @app.command()
 def train(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to train on: smnist.")],

@@ -1,0 +1,74 @@
+"""A training step (forward and backward) of one bidirectional S5 layer, against other implementations of it.
+
+All compute the same recurrence: ours (numba scan with a hand-written backward), an eager associative scan in plain
+torch, and s5-pytorch's layer if it is installed. They take turns, so that a busy machine is busy for all of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aireprune.nn.s5 import S5SSM, S5Model, initialize
+from aireprune.nn.s5_config import S5Config
+
+
+def associative_scan(lam: Tensor, v: Tensor) -> Tensor:
+    """x_t = lam x_{t-1} + v_t over axis 1 by doubling: log2(L) passes of elementwise torch."""
+    length, shift, power = v.shape[1], 1, lam
+    while shift < length:
+        v = torch.cat([v[:, :shift], v[:, shift:] + power * v[:, :-shift]], dim=1)
+        power = power * power
+        shift *= 2
+    return v
+
+
+def eager_layer(layer: S5SSM, u: Tensor) -> Tensor:
+    """The same layer with complex matrix products around the eager scan."""
+    lam, b_bar = layer.discrete()
+    v = u.to(lam.dtype) @ b_bar.T
+    forward, backward = associative_scan(lam, v), associative_scan(lam, v.flip(1)).flip(1)
+    c1, c2 = (torch.view_as_complex(c.contiguous()) for c in layer.readouts())
+    return 2 * (forward @ c1.T + backward @ c2.T).real + u * layer.D
+
+
+def bench_train(batch: int, length: int, h: int, n: int, repeats: int) -> dict[str, Any]:
+    """Median seconds of a step per implementation, and the median ratio to ours over the rounds."""
+    config = S5Config(d_input=1, d_output=1, h=h, n=n, layers=1, bidirectional=True, C_init="lecun_normal")
+    layer = initialize(S5Model(config)).layers[0].seq
+    assert isinstance(layer, S5SSM)
+    u = torch.randn(batch, length, h, generator=torch.Generator().manual_seed(0))
+    runs: dict[str, Callable[[], Tensor]] = {
+        "ours": lambda: layer(u),
+        "eager associative scan": lambda: eager_layer(layer, u),
+    }
+    if importlib.util.find_spec("s5") is not None:
+        from s5 import S5  # its full spectrum of n states does the work of our n/2 pairs
+
+        other = S5(h, state_width=n, bidir=True)
+        runs["s5-pytorch"] = lambda: other(u)
+    with torch.no_grad():
+        difference = float((layer(u) - eager_layer(layer, u)).abs().max() / layer(u).abs().max())
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for round_ in range(repeats + 1):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run().square().mean().backward()
+            if round_:  # the first round compiles and warms up
+                times[name].append(time.perf_counter() - began)
+    ours = np.array(times["ours"])
+    return {
+        "batch": batch,
+        "length": length,
+        "h": h,
+        "n": n,
+        "difference": difference,
+        "seconds": {name: float(np.median(values)) for name, values in times.items()},
+        "ratio": {name: float(np.median(np.array(values) / ours)) for name, values in times.items()},
+    }
