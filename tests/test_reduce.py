@@ -17,6 +17,7 @@ from aireprune.errors import AireError
 from aireprune.evaluate import accuracy
 from aireprune.families import FAMILIES, find_layers
 from aireprune.families.base import LTIFamily
+from aireprune.families.storing import is_bfloat16, to_bfloat16
 from aireprune.gramians import distance_energy
 from aireprune.nn.arrays import ModuleArrays, edit_own
 from aireprune.nn.s4d import S4DConfig, S4DModel
@@ -366,6 +367,22 @@ def test_selective_layers_are_only_truncated() -> None:
     model = MambaModel(MambaConfig(d_input=1, d_output=3, d_model=8, layers=2))
     with pytest.raises(AireError, match=r"selective \(mamba\).*Use --reduce truncate"):
         aireprune.plan(model, ratio=0.5, reduce="balanced")
+
+
+def test_bfloat16_is_recognised_and_rounded() -> None:
+    rng = np.random.default_rng(0)
+    values = torch.from_numpy(rng.standard_normal(1000).astype(np.float32))
+    expected = values.bfloat16().float().numpy()
+    np.testing.assert_array_equal(to_bfloat16(values.numpy()), expected)
+    assert is_bfloat16([expected, np.ones((2, 3), np.float32)])
+    assert not is_bfloat16([expected, values.numpy()])
+    arrays = lru(rng, 1, False, True)
+    arrays["l.nu_log"][:] = -4
+    arrays["l.theta_log"][:] = np.log(2.5 + 0.04 * np.arange(10))
+    coarse = opened(Arrays({name: to_bfloat16(value) for name, value in arrays.items()}))
+    with pytest.raises(AireError, match="in the precision of this checkpoint"):
+        reduce_layers(coarse, planned(coarse, [7], reduce="balanced"))
+    assert reduce_layers(opened(arrays), planned(opened(arrays), [7], reduce="balanced")).sizes == [7]
 
 
 def test_half_precision_that_cannot_hold_the_result_is_refused() -> None:

@@ -99,17 +99,17 @@ def plan(
     covariances: for 'balanced', measured ones of the states (Re x, Im x) of each layer in place of closed forms.
     """
     source = open_source(model_or_path, config, layout, granularity)
-    hankel = None
+    states, hankel = source.states(), None
     if reduction(reduce) != "truncate":
         for layer in source.layers:
             lti_family(layer, f"--reduce {reduce}")
-        unstable_states(source.states(), "refuse")
+        unstable_states(states, "refuse")
         hankel = (
             layer_hankel_scores(source, horizon, covariances) if reduce == "balanced" and method == "aire" else None
         )
     return make_plan(
         source.layers,
-        source.states(),
+        states,
         source.fingerprint(),
         method,
         Budget(ratio, threshold, min_states),

@@ -17,6 +17,7 @@ from aireprune.certificate import certify
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES
 from aireprune.families.base import Layer, LTIFamily, NamedArrays, Shape
+from aireprune.families.storing import is_bfloat16, to_bfloat16
 from aireprune.gramians import distance_energy
 from aireprune.planning import LayerPlan, Plan
 from aireprune.reductions import Reduction, balanced, hankel_scores, refit, truncate
@@ -56,7 +57,7 @@ def lti_family(layer: Layer, why: str) -> LTIFamily:
     if not isinstance(family, LTIFamily):
         raise AireError(
             f"Layer {layer.name} is selective ({layer.family}): its input and output matrices change at every step, so "
-            f"it has no Gramians, which {why} needs. Use --reduce truncate."
+            f"it has no Gramians, which {why} needs." + " Use --reduce truncate." * why.startswith("--reduce")
         )
     return family
 
@@ -70,7 +71,7 @@ def layer_hankel_scores(
     """
     scores = []
     for number, layer in enumerate(source.layers):
-        family = lti_family(layer, "balanced truncation")
+        family = lti_family(layer, "--reduce balanced")
         system = family.system(layer, source.arrays)
         values = hankel_scores(system, covariances[number] if covariances else None, horizon)
         scores.append(np.bincount(family.members(layer).ravel(), values.ravel(), minlength=layer.states))
@@ -95,7 +96,7 @@ def reduce_layers(source: Source, plan: Plan, covariances: Sequence[np.ndarray |
     for layer, planned, (found, c), size in zip(source.layers, plan.layers, done, sizes, strict=True):
         if len(planned.kept) == layer.states:
             continue
-        family = lti_family(layer, plan.reduce)
+        family = lti_family(layer, f"--reduce {plan.reduce}")
         if c is not None:
             changed = Replaced(source.arrays, family.readout(layer, source.arrays, c))
             kept = np.array(planned.kept, int)
@@ -129,7 +130,8 @@ def check(
 ) -> None:
     """Read the new arrays back and raise if the layer they hold is further from the full one than was promised."""
     family = lti_family(layer, promised.method)
-    stored = read_system(source, layer, new)
+    half = is_bfloat16([np.asarray(source.arrays[name]) for name in layer.arrays.values()])
+    stored = read_system(source, layer, {name: to_bfloat16(values) for name, values in new.items()} if half else new)
     full = family.system(layer, source.arrays)
     energy, error = float(promised.energy.sum()), float(promised.error_energy.sum())
     actual = float(distance_energy(full, stored, horizon).sum()) if stored.stable else np.inf

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from helpers import Arrays
+from safetensors.numpy import load_file, save_file
 
+import aireprune
 from aireprune.criteria import Settings, energy
 from aireprune.errors import AireError
 from aireprune.families import find_layers
@@ -271,6 +274,25 @@ def test_a_diagonalised_s4_is_pruned_like_s4d() -> None:
         through = view.edits(edits)
         results[how] = s4_kernel({n: through[n](v) if n in through else v for n, v in arrays.items()}, 60)
     np.testing.assert_allclose(results["removed"], results["masked"], atol=1e-6 * np.abs(results["masked"]).max())
+
+
+@pytest.mark.parametrize("l_kernel", [0, 32])
+@pytest.mark.parametrize("reduce", ["truncate", "refit", "balanced"])
+def test_reduced_s4_files_by_the_dense_definition(tmp_path: Path, reduce: str, l_kernel: int) -> None:
+    """An S4 file is diagonalised, reduced and stored; the S4 repository's own formula gives the promised error."""
+    arrays = s4_layer(np.random.default_rng(9), 1, l_kernel, False, h=3, s=3, n=4)
+    stored = {name: values.astype(np.float32 if values.dtype.kind == "f" else int) for name, values in arrays.items()}
+    save_file(stored, tmp_path / "s4.safetensors")
+    applied = aireprune.prune_file(
+        tmp_path / "s4.safetensors", tmp_path / "small.safetensors", ratio=0.5, reduce=reduce
+    )
+    small = load_file(tmp_path / "small.safetensors")
+    full, reduced = s4_kernel(arrays, 400), s4_kernel({name: v.astype(float) for name, v in small.items()}, 400)
+    error = np.linalg.norm(full - reduced) / np.linalg.norm(full)
+    assert applied.certificate is not None
+    assert error == pytest.approx(applied.certificate[0]["relative_h2"], rel=0.05)
+    assert error < {"truncate": 0.4, "refit": 0.3, "balanced": 0.05}[reduce]
+    assert aireprune.certify(tmp_path / "small.safetensors").violations == []
 
 
 def test_hippo_has_no_usable_eigenbasis() -> None:

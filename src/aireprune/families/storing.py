@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -34,3 +35,14 @@ def with_signs(system: ModalSystem, signs: np.ndarray) -> ModalSystem:
         b=np.where(flip[..., None], system.b.conj(), system.b),
         c=np.where(flip[..., None, None, :], system.c.conj(), system.c),
     )
+
+
+def is_bfloat16(arrays: Iterable[np.ndarray]) -> bool:
+    """Whether arrays that were handed out as float32 hold bfloat16 numbers: the lower half of every one is empty."""
+    return all(a.dtype == np.float32 and not (np.ascontiguousarray(a).view(np.uint32) & 0xFFFF).any() for a in arrays)
+
+
+def to_bfloat16(values: np.ndarray) -> np.ndarray:
+    """float32 numbers rounded as bfloat16 will hold them (to nearest, ties to even)."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
