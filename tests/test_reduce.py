@@ -377,8 +377,8 @@ def test_bfloat16_is_recognised_and_rounded() -> None:
     assert is_bfloat16([expected, np.ones((2, 3), np.float32)])
     assert not is_bfloat16([expected, values.numpy()])
     arrays = lru(rng, 1, False, True)
-    arrays["l.nu_log"][:] = -4
-    arrays["l.theta_log"][:] = np.log(2.5 + 0.04 * np.arange(10))
+    arrays["l.nu_log"][:] = -3
+    arrays["l.theta_log"][:] = np.log(2.5 + 0.1 * np.arange(10))
     coarse = opened(Arrays({name: to_bfloat16(value) for name, value in arrays.items()}))
     with pytest.raises(AireError, match="in the precision of this checkpoint"):
         reduce_layers(coarse, planned(coarse, [7], reduce="balanced"))
