@@ -12,6 +12,7 @@ from aireprune.errors import AireError
 
 VALIDATION_SEED = 20260
 SMNIST_MEAN, SMNIST_STD = 0.1307, 0.3081
+CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,17 @@ class Task:
     length: int
     d_input: int
     classes: int
-    mean: float
-    std: float
+    mean: float | tuple[float, ...]  # one for all input channels, or one each
+    std: float | tuple[float, ...]
     train: Split
     validation: Split
     test: Split
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
-        """Raw uint8 (n, L) -> float32 (n, L, d_input)."""
-        scaled = (x.astype(np.float32) / 255 - self.mean) / self.std
-        return scaled.reshape(len(x), self.length, self.d_input)
+        """Raw uint8 (n, L) or (n, L, d_input) -> float32 (n, L, d_input)."""
+        mean, std = np.asarray(self.mean, np.float32), np.asarray(self.std, np.float32)
+        values: np.ndarray = x.reshape(len(x), self.length, self.d_input).astype(np.float32) / np.float32(255)
+        return (values - mean) / std
 
 
 def data_folder() -> Path:
@@ -67,7 +69,24 @@ def _smnist() -> Task:
     return Task("smnist", 784, 1, 10, SMNIST_MEAN, SMNIST_STD, Split(x[rest], y[rest]), Split(x[held], y[held]), test)
 
 
-TASKS = {"smnist": _smnist}
+def _scifar_rgb() -> Task:
+    """Colour CIFAR-10, pixel by pixel: 2,000 test images; 256 training images to calibrate with, 256 to validate."""
+    splits = {}
+    for name in ("train512", "test2000"):
+        path = data_folder() / f"cifar10_rgb_{name}.npz"
+        if not path.is_file():
+            raise AireError(
+                f"The scifar_rgb task needs {path}, which is not there. Put a file of that name (arrays x: uint8 "
+                "32x32x3, y) into a folder and name that folder in the environment variable AIRE_DATA."
+            )
+        with np.load(path, allow_pickle=False) as data:
+            splits[name] = Split(data["x"].reshape(-1, 1024, 3), data["y"].astype(np.int64))
+    x, y = splits["train512"].x, splits["train512"].y
+    train, validation = Split(x[:256], y[:256]), Split(x[256:], y[256:])
+    return Task("scifar_rgb", 1024, 3, 10, CIFAR_MEAN, CIFAR_STD, train, validation, splits["test2000"])
+
+
+TASKS = {"smnist": _smnist, "scifar_rgb": _scifar_rgb}
 
 
 def load_task(name: str) -> Task:

@@ -1,0 +1,142 @@
+"""Least squares from second moments: features are seen batch by batch and never kept.
+
+For features X (t, f) and the residual R (t, o) that the present weights leave, the change W of the weights minimises
+
+    |R - X W|^2 + ridge |S W|^2 ,    S = diag(|X_1|, ..., |X_f|)
+
+that is, the Gram matrix is scaled to unit diagonal and the ridge pulls towards the present weights. The loss of any
+other W follows from the same moments, which is how a held-out part of the data chooses the ridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+RIDGES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+FALLBACK = 1e-3  # where there is nothing to hold out
+TINY = 1e-30
+TOKENS = 2**13  # rows converted to double precision at a time
+
+
+@dataclass
+class Moments:
+    """X'X (*batch, f, f), X'R (*batch, f, o) and |R|^2 (*batch,) of independent problems, in double precision."""
+
+    gram: Tensor
+    side: Tensor
+    power: Tensor
+
+    @classmethod
+    def zeros(cls, features: int, outputs: int, batch: tuple[int, ...] = ()) -> Moments:
+        def make(*shape: int) -> Tensor:
+            return torch.zeros((*batch, *shape), dtype=torch.float64)
+
+        return cls(make(features, features), make(features, outputs), make())
+
+    def add(self, features: Tensor, residual: Tensor) -> None:
+        """features (*batch, t, f), residual (*batch, t, o)."""
+        for x, r in zip(features.split(TOKENS, -2), residual.split(TOKENS, -2), strict=True):
+            x, r = x.double(), r.double()
+            self.gram += x.mT @ x
+            self.side += x.mT @ r
+            self.power += (r * r).sum((-2, -1))
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.gram + other.gram, self.side + other.side, self.power + other.power)
+
+    def solve(self, ridge: float) -> Tensor:
+        """The change of weights (*batch, f, o)."""
+        inverse, scaled = self._scaled(ridge)
+        return inverse[..., None] * torch.linalg.solve(scaled, inverse[..., None] * self.side)
+
+    def _scaled(self, ridge: float) -> tuple[Tensor, Tensor]:
+        """1/diag(S), and the scaled Gram matrix with its ridge; features that are 0 stay out."""
+        inverse = inverse_root(self.gram.diagonal(dim1=-2, dim2=-1))
+        scaled = self.gram * inverse[..., :, None] * inverse[..., None, :]
+        scaled.diagonal(dim1=-2, dim2=-1).add_(torch.where(inverse > 0, ridge, 1.0))
+        return inverse, scaled
+
+    def loss(self, change: Tensor) -> Tensor:
+        """|R - X W|^2, (*batch,)."""
+        return self.power + ((self.gram @ change - 2 * self.side) * change).sum((-2, -1))
+
+
+@dataclass
+class MomentsWithSkip(Moments):
+    """One problem whose output k has, beside the shared features, one of its own: v_k, the skip connection D v.
+
+    The change is (f + 1, o), with the change of D in the last row. Eliminating the shared features leaves one unknown
+    per output, so no Gram matrix per output is ever made.
+    """
+
+    cross: Tensor  # X'V (f, o)
+    own: Tensor  # |v_k|^2 (o,)
+    own_side: Tensor  # v_k . r_k (o,)
+
+    @classmethod
+    def empty(cls, features: int, outputs: int) -> MomentsWithSkip:
+        base = Moments.zeros(features, outputs)
+        zeros = torch.zeros(outputs, dtype=torch.float64)
+        return cls(base.gram, base.side, base.power, torch.zeros_like(base.side), zeros, zeros.clone())
+
+    def add_with_skip(self, features: Tensor, skip: Tensor, residual: Tensor) -> None:
+        """features (t, f), skip and residual (t, o)."""
+        self.add(features, residual)
+        for x, v, r in zip(features.split(TOKENS), skip.split(TOKENS), residual.split(TOKENS), strict=True):
+            self.cross += x.double().T @ v.double()
+            self.own += (v.double() ** 2).sum(0)
+            self.own_side += (v.double() * r.double()).sum(0)
+
+    def __add__(self, other: Moments) -> MomentsWithSkip:
+        assert isinstance(other, MomentsWithSkip)
+        sums = Moments(self.gram, self.side, self.power) + other
+        return MomentsWithSkip(
+            sums.gram,
+            sums.side,
+            sums.power,
+            self.cross + other.cross,
+            self.own + other.own,
+            self.own_side + other.own_side,
+        )
+
+    def solve(self, ridge: float) -> Tensor:
+        inverse, scaled = self._scaled(ridge)
+        skip = inverse_root(self.own)
+        cross = inverse[:, None] * self.cross * skip
+        both = torch.linalg.solve(scaled, torch.cat([inverse[:, None] * self.side, cross], 1))
+        alone, through = both.chunk(2, dim=1)
+        left = 1 + ridge - (cross * through).sum(0)
+        d = (skip * self.own_side - (cross * alone).sum(0)) / left
+        return torch.cat([inverse[:, None] * (alone - through * d), (skip * d)[None]])
+
+    def loss(self, change: Tensor) -> Tensor:
+        w, d = change[:-1], change[-1]
+        shared = ((self.gram @ w - 2 * self.side + 2 * self.cross * d) * w).sum()
+        return self.power + shared + ((self.own * d - 2 * self.own_side) * d).sum()
+
+
+def inverse_root(squares: Tensor) -> Tensor:
+    """1/sqrt, and 0 for 0."""
+    return torch.where(squares > TINY, 1 / squares.clamp(min=TINY).sqrt(), torch.zeros_like(squares))
+
+
+def best_change(fit: Moments, held: Moments | None, ridges: Sequence[float] = RIDGES) -> Tensor:
+    """The change solved from all data, with the ridge that does best on the held-out part, for each problem by itself.
+
+    Where no ridge beats the present weights on the held-out part, the change is zero.
+    """
+    if held is None:
+        return fit.solve(FALLBACK)
+    both = fit + held
+    best, change = held.power.clone(), torch.zeros_like(fit.solve(FALLBACK))
+    for ridge in ridges:
+        loss = held.loss(fit.solve(ridge))
+        better = loss < best
+        if better.any():
+            change = torch.where(better[..., None, None], both.solve(ridge), change)
+            best = torch.where(better, loss, best)
+    return change
