@@ -25,7 +25,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 MethodName = Annotated[str, typer.Option("--method", "-m", help="Pruning method; `aire methods` lists them.")]
 Horizon = Annotated[
     int | None,
-    typer.Option("--horizon", metavar="T", help="Count only the energy of the first T steps (method aire)."),
+    typer.Option(
+        "--horizon", metavar="T", help="Count only the first T steps, in energies (method aire) and in Gramians."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of method random.")]
 

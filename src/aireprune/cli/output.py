@@ -33,8 +33,10 @@ def _plain(value: Any) -> Any:
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1) -> RenderableType:
     """A plain table under a title; the first `left` columns are aligned to the left, the rest to the right."""
     body = Table(header_style="bold", box=None, pad_edge=False)
-    for number, column in enumerate(columns):
-        body.add_column(column, justify="left" if number < left else "right", no_wrap=True)
+    names = list(columns)
+    for number, column in enumerate(names):
+        prose = number == len(names) - 1 < left  # a last column of text may take several lines
+        body.add_column(column, justify="left" if number < left else "right", no_wrap=not prose)
     for row in rows:
         body.add_row(*(str(cell) for cell in row))
     return Group(Text(title, style="bold"), body) if title else body

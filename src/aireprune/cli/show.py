@@ -9,7 +9,7 @@ import numpy as np
 
 from aireprune.cli.output import console, notices, percent, print_json, table
 from aireprune.planning import score_states
-from aireprune.registry import METHODS
+from aireprune.registry import METHODS, REDUCTIONS
 from aireprune.registry import method as find_method
 from aireprune.selection import prefix_normalize
 from aireprune.sources import open_source
@@ -135,3 +135,5 @@ def methods(json: bool) -> None:
             left=5,
         )
     )
+    console.print()
+    console.print(table("", ("reduction", "what becomes of the states that stay"), REDUCTIONS.items(), left=2))
