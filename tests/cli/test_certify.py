@@ -11,16 +11,20 @@ import numpy as np
 import pytest
 import torch
 from helpers import GOLDEN
+from modal_systems import two_sided
 from safetensors.numpy import load_file, save_file
 
 import aireprune
 from aireprune import embedded
 from aireprune.audit import certify_layers, violated
+from aireprune.certificate import audible
 from aireprune.cli import main
+from aireprune.families import FAMILIES
 from aireprune.nn.s4d import S4DConfig, S4DModel
 from aireprune.nn.s4d import initialize as initialize_s4d
 from aireprune.nn.s5 import S5Config, S5Model, initialize
 from aireprune.sources import open_source
+from aireprune.system import difference
 
 REDUCTIONS = ("truncate", "refit", "balanced")
 
@@ -84,6 +88,28 @@ def test_no_bound_is_below_the_truth(name, reduce):
         assert whole.examples == 8
         assert 0 < whole.distortion <= whole.bound
         assert whole.looseness == whole.bound / whole.distortion
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_a_trained_layer_against_slycot(reduce):
+    """True norm and exact energy of the error of an embedded layer, by other means."""
+    slycot = pytest.importorskip("slycot")
+    model = aireprune.load(embedded.MODEL)
+    pruned = aireprune.prune(model, ratio=0.5, reduce=reduce)
+    before, after = open_source(model), open_source(pruned)
+    found = certify_layers(before, after, pruned.plan)[2]
+    family = FAMILIES["s5"]
+    systems = [family.system(source.layers[2], source.arrays) for source in (before, after)]
+    a, b, c, d = two_sided(audible(difference(*systems)))
+    n, inputs, outputs = len(a), b.shape[1], c.shape[0]
+    norm, _ = slycot.ab13dd("D", "I", "N", "D", n, inputs, outputs, a, np.eye(n), b, c, d, 1e-6)
+    assert found.hinf == pytest.approx(norm, rel=1e-4)
+    assert found.bound >= norm * (1 - 1e-5)
+    omega = np.linspace(0, np.pi, 2**15 + 1)  # the energy is the mean of |G|^2 over frequencies
+    power = np.concatenate(
+        [(np.abs(difference(*systems).frequency_response(part)) ** 2).sum((-2, -1)) for part in np.split(omega[1:], 64)]
+    )
+    assert found.error_energy == pytest.approx(power.mean(), rel=1e-2)
 
 
 def test_certificates_of_masked_and_padded_models_are_those_of_the_removal():
