@@ -86,6 +86,7 @@ def end_to_end(
     distortion = relative = 0.0
     other, count, length = 0, 0, 1
     for x in batches:
+        _check_inputs(full, x)
         logits, answer = _observe(full, x, extremes), small(x)
         error = (logits - answer).double().norm(dim=-1)
         distortion = max(distortion, float(error.max()))
@@ -98,6 +99,14 @@ def end_to_end(
     bound = None if changed else _bound(full, pruned, layers, extremes, length)
     layer_norm = not (isinstance(full, S5Model) and full.config.batchnorm)
     return EndToEnd(count, bound, distortion, relative, other / count, layer_norm, tuple(changed))
+
+
+def _check_inputs(model: S5Model | S4DModel, x: Tensor) -> None:
+    size = model.config.d_input
+    if x.is_floating_point() and x.shape[-1] != size:
+        raise AireError(f"The inputs have {x.shape[-1]} values per step, but the model takes {size}.")
+    if not x.is_floating_point() and int(x.max()) >= size:
+        raise AireError(f"The inputs hold token {int(x.max())}, but the model knows only {size}.")
 
 
 def _bound(

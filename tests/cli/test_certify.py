@@ -222,6 +222,14 @@ def test_errors(aire, tmp_path):
     code, _, err = aire("certify", tmp_path / "out", "--against", tmp_path / "other")
     assert code == 1
     assert "The plan was made from another checkpoint" in err
+    np.save(tmp_path / "x.npy", np.zeros((3, 20, 5), np.float32))
+    code, _, err = aire("certify", tmp_path / "out", "--data", tmp_path / "x.npy")
+    assert code == 1
+    assert "The inputs have 5 values per step, but the model takes 2." in err
+    np.save(tmp_path / "x.npy", np.full((3, 20), 7))
+    code, _, err = aire("certify", tmp_path / "out", "--data", tmp_path / "x.npy")
+    assert code == 1
+    assert "The inputs hold token 7, but the model knows only 2." in err
     code, _, err = aire("certify", tmp_path / "model")
     assert code == 1
     assert "There is no plan file" in err
