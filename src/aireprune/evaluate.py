@@ -10,7 +10,7 @@ from aireprune.tasks import Split, Task
 
 
 @torch.inference_mode()
-def predictions(model: nn.Module, task: Task, split: Split, batch: int = 100) -> np.ndarray:
+def predictions(model: nn.Module, task: Task, split: Split, batch: int = 20) -> np.ndarray:
     """Predicted class of every example, (N,)."""
     model.eval()
     parts = [
@@ -20,6 +20,6 @@ def predictions(model: nn.Module, task: Task, split: Split, batch: int = 100) ->
     return np.concatenate(parts)
 
 
-def accuracy(model: nn.Module, task: Task, split: Split, batch: int = 100) -> float:
+def accuracy(model: nn.Module, task: Task, split: Split, batch: int = 20) -> float:
     """Share of examples that are classified correctly."""
     return float((predictions(model, task, split, batch) == split.y).mean())
