@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from aireprune.blas import single_threaded
 from aireprune.certificate import certify
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES
@@ -78,6 +79,7 @@ def layer_hankel_scores(
     return scores
 
 
+@single_threaded
 def reduce_layers(source: Source, plan: Plan, covariances: Sequence[np.ndarray | None] | None = None) -> Reduced:
     """Every layer of the source reduced as the plan says.
 
