@@ -365,6 +365,8 @@ def test_selective_layers_are_only_truncated() -> None:
     from aireprune.nn.mamba_config import MambaConfig
 
     model = MambaModel(MambaConfig(d_input=1, d_output=3, d_model=8, layers=2))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(0))
     with pytest.raises(AireError, match=r"selective \(mamba\).*Use --reduce truncate"):
         aireprune.plan(model, ratio=0.5, reduce="balanced")
 
