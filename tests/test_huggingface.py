@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import aireprune
 from aireprune.errors import AireError
@@ -169,6 +170,50 @@ def test_a_dead_layer_and_a_layer_with_one_state(tmp_path):
     single.save_pretrained(tmp_path / "single")
     plan = aireprune.prune_file(tmp_path / "single", tmp_path / "one", ratio=1.0)
     assert [layer.kept for layer in plan.layers] == [(0,), (0,)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_emptied_layer_runs(folders, tmp_path, kind):
+    plan = aireprune.prune_file(folders / kind, tmp_path / "out", ratio=1.0, min_states=0, epsilon=1.0)
+    assert plan.kept == 0
+    masked = aireprune.prune(aireprune.load(folders / kind), plan, mask=True)
+    with torch.no_grad():
+        assert relative(aireprune.load(tmp_path / "out")(tokens()).logits, masked(tokens()).logits) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["mamba2", "falcon_mamba"])
+def test_a_weight_file_belongs_to_the_configuration_beside_it(folders, tmp_path, kind):
+    """Groups and norms without weights leave no trace in the tensors."""
+    whole = aireprune.prune_file(folders / kind, tmp_path / "folder", ratio=0.6, layout="uniform")
+    aireprune.prune_file(
+        folders / kind / "model.safetensors", tmp_path / "out.safetensors", ratio=0.6, layout="uniform"
+    )
+    alone = aireprune.Plan.load(tmp_path / "out.plan.json")
+    assert [layer.kept for layer in alone.layers] == [layer.kept for layer in whole.layers]
+    a, b = (load_file(path) for path in (tmp_path / "folder" / "model.safetensors", tmp_path / "out.safetensors"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("leaf", ["A_log", "x_proj.weight", "dt_proj.weight", "dt_proj.bias"])
+def test_a_layer_that_lacks_a_tensor_is_not_passed_over(folders, tmp_path, leaf):
+    tensors = load_file(folders / "mamba" / "model.safetensors")
+    del tensors[f"backbone.layers.1.mixer.{leaf}"]
+    save_file(tensors, tmp_path / "in.safetensors")
+    with pytest.raises(AireError, match=rf"layers\.1\.mixer\.{leaf} is missing"):
+        aireprune.plan(tmp_path / "in.safetensors", ratio=0.5)
+
+
+def test_a_mamba_ssm_folder(folders, tmp_path):
+    """state-spaces/mamba-*: no model_type, d_state in ssm_cfg."""
+    (tmp_path / "in").mkdir()
+    tensors = load_file(folders / "mamba" / "model.safetensors")
+    save_file(tensors, tmp_path / "in" / "model.safetensors")
+    (tmp_path / "in" / "config.json").write_text(json.dumps({"d_model": 32, "n_layer": 3, "ssm_cfg": {}}))
+    plan = aireprune.prune_file(tmp_path / "in", tmp_path / "out", ratio=0.6)
+    sizes = {str(number): {"d_state": len(layer.kept)} for number, layer in enumerate(plan.layers)}
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["per_layer_config"] == sizes
+    with pytest.raises(AireError, match="no model_type"):
+        aireprune.load(tmp_path / "out")
 
 
 def test_an_attention_model_has_no_states(tmp_path):

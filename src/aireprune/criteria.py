@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aireprune.errors import AireError
 from aireprune.states import LayerStates
 
 PUBLISHED_EPSILON = 1e-8
@@ -23,6 +24,7 @@ class Settings:
     horizon: int | None = None
     seed: int = 0
     layer: int = 0
+    measured: np.ndarray | None = None  # scores of the layer's states that were measured on data
 
 
 def energy(states: LayerStates, settings: Settings) -> np.ndarray:
@@ -45,6 +47,16 @@ def magnitude(states: LayerStates, settings: Settings) -> np.ndarray:
 def random(states: LayerStates, settings: Settings) -> np.ndarray:
     """[random] uniform in [0, 1), from the seed and the layer's number."""
     return np.random.default_rng((settings.seed, settings.layer)).random(len(states))
+
+
+def damage(states: LayerStates, settings: Settings) -> np.ndarray:
+    """[damage] what the layer's output loses with the state, after the others make up for it; measured beforehand."""
+    if settings.measured is None:
+        raise AireError(
+            "Method 'aire-calibrated' scores states by what their removal does to real data. Give inputs with "
+            "--calibrate SOURCE (calibrate= in Python)."
+        )
+    return np.array(settings.measured, dtype=np.float64)
 
 
 def _published_c2(states: LayerStates) -> np.ndarray:
@@ -71,6 +83,7 @@ CRITERIA: dict[str, Criterion] = {
     "peak": peak,
     "magnitude": magnitude,
     "random": random,
+    "damage": damage,
     "energy-published": energy_published,
     "peak-published": peak_published,
 }

@@ -12,7 +12,7 @@ of one size are described by the plain `config.state_size`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,11 @@ from torch import Tensor, nn
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, find_layers
 from aireprune.families.base import Layer
+from aireprune.files.base import Edit
+from aireprune.files.sizes import STATE_SIZE_KEYS
 from aireprune.nn.arrays import ModuleArrays, edit_own, is_own, like, module_config, to_numpy
 from aireprune.planning import Plan
 from aireprune.surgery import edits, stored_sizes
-
-STATE_SIZE_KEYS = ("state_size", "mamba_d_state", "ssm_state_size")  # transformers: Mamba and Mamba-2, Jamba and others
-
-Edit = Callable[[np.ndarray], np.ndarray]
 
 
 def prune_module(

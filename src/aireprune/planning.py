@@ -24,6 +24,7 @@ from aireprune.states import LayerStates
 
 SCHEMA = 1
 THREADS = 2  # for hashing, which does not hold the interpreter lock
+GRANULARITIES = ("mode", "state")
 LAYOUTS = {
     "adaptive": "every layer has its own size",
     "uniform": "all layers keep equally many states",
@@ -69,6 +70,7 @@ class Plan:
     reduce: str = "truncate"  # what becomes of the kept states: see `registry.REDUCTIONS`
     round_to: int = 1
     source: str | None = None  # the checkpoint it was made from, for `aire certify`
+    calibrated: int = 0  # unlabelled sequences that the readouts were then fitted on
     certificate: tuple[dict[str, Any], ...] | None = None  # per layer, once applied: `certificate.LayerCertificate`
 
     @property
@@ -90,7 +92,7 @@ class Plan:
         return {"schema": SCHEMA, **values}
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=1) + "\n"
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | Path) -> None:
         with atomic_path(Path(path)) as temporary:
@@ -107,9 +109,24 @@ class Plan:
             if fields.get("certificate") is not None:
                 fields["certificate"] = tuple(fields["certificate"])
             fields["threshold"] = math.inf if fields["threshold"] is None else fields["threshold"]
-            return cls(**fields)
+            plan = cls(**fields)
         except (KeyError, TypeError) as problem:
             raise AireError(f"{where}: not a complete plan ({problem}).") from None
+        plan._validate(where)
+        return plan
+
+    def _validate(self, where: str) -> None:
+        """A plan that was edited by hand, or broken, is refused before it touches anything."""
+        find_method(self.method)
+        reduction(self.reduce)
+        check_layout(self.layout, self.granularity)
+        for layer in self.layers:
+            whole = isinstance(layer.states, int) and all(type(index) is int for index in layer.kept)
+            if not whole or list(layer.kept) != sorted(set(layer.kept) & set(range(layer.states))):
+                raise AireError(
+                    f"{where}: the kept states of layer {layer.name} must be ascending whole numbers from 0 to "
+                    f"{layer.states} - 1."
+                )
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -132,6 +149,14 @@ class Plan:
                 "The plan was made from another checkpoint: the shapes agree but the weights of the state space layers "
                 "do not. Make a new plan from this one."
             )
+
+
+def check_layout(layout: str, granularity: str) -> None:
+    """Raise unless both are known."""
+    if layout not in LAYOUTS:
+        raise AireError(f"There is no layout {layout!r}. Layouts: {', '.join(LAYOUTS)}.")
+    if granularity not in GRANULARITIES:
+        raise AireError(f"The granularity is {' or '.join(GRANULARITIES)}, not {granularity!r}.")
 
 
 def _sizes(layers: Sequence[Layer] | Sequence[LayerPlan]) -> str:
@@ -170,19 +195,22 @@ def make_plan(
     reduce: str = "truncate",
     hankel: Sequence[np.ndarray] | None = None,
     source: str | None = None,
+    measured: Sequence[np.ndarray | None] | None = None,
 ) -> Plan:
     """Score, select, and write down why. `unstable`: 'refuse' raises, 'keep' never removes an unstable state.
 
     hankel: squared Hankel singular values per layer, which are the scores if `reduce` is balanced.
+    measured: scores per layer for a method that takes them from data.
     """
-    if layout not in LAYOUTS:
-        raise AireError(f"There is no layout {layout!r}. Layouts: {', '.join(LAYOUTS)}.")
+    check_layout(layout, granularity)
+    if seed < 0:
+        raise AireError(f"The seed is a whole number, 0 or more; got {seed}.")
     budget = budget or Budget(ratio=0.5)
     must = unstable_states(states, unstable)
     chosen = find_method(method)
     if reduction(reduce) != "truncate" and any(mark.any() for mark in must):
         raise AireError(f"--reduce {reduce} needs finite energies, so every pole must be stable (|lambda| < 1).")
-    scores = score_states(states, method, horizon, seed)
+    scores = score_states(states, method, horizon, seed, measured)
     energies = score_states(states, "aire")
     if reduce == "balanced":
         if method != "aire" or hankel is None:
@@ -234,7 +262,11 @@ def make_plan(
 
 
 def score_states(
-    states: Sequence[LayerStates], method: str, horizon: int | None = None, seed: int = 0
+    states: Sequence[LayerStates],
+    method: str,
+    horizon: int | None = None,
+    seed: int = 0,
+    measured: Sequence[np.ndarray | None] | None = None,
 ) -> list[np.ndarray]:
     """Raw scores per layer, before normalisation; NaN for unstable states, which have none."""
     criterion = find_method(method).criterion
@@ -245,7 +277,7 @@ def score_states(
     scores = []
     for number, layer in enumerate(states):
         with np.errstate(divide="ignore", invalid="ignore"):  # unstable states, blanked below
-            values = CRITERIA[criterion](layer, Settings(horizon, seed, number))
+            values = CRITERIA[criterion](layer, Settings(horizon, seed, number, measured[number] if measured else None))
         values[layer.unstable] = np.nan
         scores.append(values)
     return scores

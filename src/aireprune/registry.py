@@ -18,6 +18,7 @@ class Method:
     prefix: bool  # prefix-normalise the scores of each layer
     scope: str  # "global": one ranking over all layers; "uniform": the same share of every layer
     summary: str
+    measured: bool = False  # scores come from data: it needs calibration inputs
 
 
 METHODS = {
@@ -33,6 +34,14 @@ METHODS = {
         Method("random", "random", False, "uniform", "seeded random choice, the same share of every layer"),
         Method("aire-published", "energy-published", True, "global", "aire with the slip of the authors' code"),
         Method("last-published", "peak-published", True, "global", "last with the slip of the authors' code"),
+        Method(
+            "aire-calibrated",
+            "damage",
+            True,
+            "global",
+            "Mamba: what removal costs after the refit; needs --calibrate",
+            True,
+        ),
     )
 }
 

@@ -20,7 +20,16 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.ratio is None) == (self.threshold is None):
-            raise AireError("Give either a ratio or a threshold, and not both.")
+            both = self.ratio is not None
+            raise AireError(
+                "Give a ratio or a threshold, not both." if both else "Give a ratio, a threshold or a plan."
+            )
+        numbers = (self.ratio, self.threshold, self.min_states)
+        if (
+            any(not isinstance(value, int | float | None) for value in numbers)
+            or int(self.min_states) != self.min_states
+        ):
+            raise AireError(f"ratio and threshold are numbers and min_states is a whole one; got {numbers}.")
         if self.ratio is not None and not 0 <= self.ratio <= 1:
             raise AireError(f"The ratio is the share of states to remove, from 0 to 1; got {self.ratio}.")
         if self.threshold is not None and not self.threshold >= 0:
@@ -73,8 +82,8 @@ def select(
     budget but not in the normalisation, and their score is reported as infinite. `round_to` rounds the count of every
     layer up to a multiple; `same_size` keeps the same number in all layers. Both come after the budget.
     """
-    if epsilon < 0:
-        raise AireError(f"epsilon is added to a sum of energies, so it is 0 or more; got {epsilon}.")
+    if not 0 <= epsilon < float("inf"):
+        raise AireError(f"epsilon is added to a sum of energies, so it is a number, 0 or more; got {epsilon}.")
     if epsilon and not prefix:
         raise AireError("epsilon belongs to prefix normalisation, which this method does not use.")
     if round_to < 1:
@@ -101,7 +110,9 @@ def _counts(ranked: list[np.ndarray], budget: Budget, scope: str) -> list[int]:
         return _same_counts(ranked, budget)
     if budget.threshold is not None:
         return [_at_least(values, budget) for values in ranked]
-    return _uniform_counts(ranked, budget) if scope == "uniform" else _global_counts(ranked, budget)
+    must = [int(np.isinf(v).sum()) for v in ranked]  # states that stay whatever they score
+    floors = [max(min(budget.min_states, len(v)), m) for v, m in zip(ranked, must, strict=True)]
+    return (_uniform_counts if scope == "uniform" else _global_counts)(ranked, budget, floors)
 
 
 def _same_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
@@ -126,21 +137,23 @@ def _at_least(values: np.ndarray, budget: Budget) -> int:
     return max(int((values >= budget.threshold).sum()), min(budget.min_states, len(values)))
 
 
-def _uniform_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
-    """The same share of every layer; what rounding leaves over goes to the largest remainders, ties by layer."""
+def _uniform_counts(ranked: list[np.ndarray], budget: Budget, floors: list[int]) -> list[int]:
+    """The same share of every layer, at least the floor; what rounding leaves over goes to the largest remainders."""
     sizes = [len(v) for v in ranked]
+    total = max(budget.keep_of(sum(sizes)), sum(floors))
     share = budget.share
-    counts = [int(share * n) for n in sizes]
-    remainders = [share * n - k for n, k in zip(sizes, counts, strict=True)]
-    spare = budget.keep_of(sum(sizes)) - sum(counts)
-    for layer in sorted(range(len(sizes)), key=lambda i: (-remainders[i], i))[:spare]:
-        counts[layer] += 1
-    return [max(k, min(budget.min_states, n)) for k, n in zip(counts, sizes, strict=True)]
+    counts = [max(int(share * n), floor) for n, floor in zip(sizes, floors, strict=True)]
+    while sum(counts) != total:  # floors that bind take from the layers that are furthest above their share
+        excess = {i: counts[i] - share * n for i, n in enumerate(sizes)}
+        if sum(counts) > total:
+            counts[max((i for i in excess if counts[i] > floors[i]), key=lambda i: (excess[i], i))] -= 1
+        else:
+            counts[min((i for i in excess if counts[i] < sizes[i]), key=lambda i: (excess[i], i))] += 1
+    return counts
 
 
-def _global_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
-    """One ranking over all layers, after every layer's best `min_states` have been set aside."""
-    floors = [min(budget.min_states, len(v)) for v in ranked]
+def _global_counts(ranked: list[np.ndarray], budget: Budget, floors: list[int]) -> list[int]:
+    """One ranking over all layers, after every layer's best ones up to its floor have been set aside."""
     spare = budget.keep_of(sum(map(len, ranked))) - sum(floors)
     counts = list(floors)
     if spare <= 0:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from aireprune.families import FAMILIES
 from aireprune.families.base import Layer
+from aireprune.files.base import Edit
 from aireprune.planning import Plan
-
-Edit = Callable[[np.ndarray], np.ndarray]
 
 
 def edits(
@@ -30,8 +29,15 @@ def edits(
             if mask:
                 todo[name] = partial(cut.mask, kept=kept)
             else:
-                todo[name] = partial(cut.remove, kept=kept, size=None if sizes is None else sizes[number])
+                todo[name] = partial(cut.remove, kept=kept, size=_size(layer, kept, sizes, number))
     return todo
+
+
+def _size(layer: Layer, kept: np.ndarray, sizes: Sequence[int] | None, number: int) -> int | None:
+    """What to fill the layer up to: the size asked for, or what its family needs to run; None if nothing."""
+    if sizes is not None:
+        return sizes[number]
+    return FAMILIES[layer.family].stored(layer, kept) if not len(kept) else None
 
 
 def stored_sizes(layers: Sequence[Layer], plan: Plan, mask: bool = False) -> list[int]:

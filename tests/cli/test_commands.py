@@ -109,6 +109,22 @@ def test_a_saved_plan_applies_to_its_checkpoint_only(aire, s5_file, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_a_plan_and_other_options_do_not_mix(aire, s5_file, tmp_path):
+    aireprune.plan(s5_file, ratio=0.25).save(tmp_path / "plan.json")
+    plan = ("--plan", tmp_path / "plan.json")
+    assert_refused(
+        aire, s5_file, tmp_path, "", "decides on layout, min-states", *plan, "--min-states", 7, "--layout", "uniform"
+    )
+
+
+def test_a_pruned_full_spectrum_reloads_whatever_its_poles_look_like(tmp_path):
+    """The signs of the poles that stay do not tell whether conjugates were stored; the configuration does."""
+    source = GOLDEN / "bilinear_fullspectrum_gelu_postnorm.msgpack"
+    for seed in range(6):
+        aireprune.prune_file(source, tmp_path / f"{seed}.msgpack", ratio=0.8, method="random", seed=seed)
+        assert aireprune.load(tmp_path / f"{seed}.msgpack").config.conj_sym is False
+
+
 def test_own_format_round_trip_and_second_pruning(tmp_path):
     model = aireprune.load(embedded.MODEL)
     once = aireprune.prune(model, ratio=0.5)
@@ -186,9 +202,14 @@ def assert_refused(aire, path, tmp_path, suffix, mention, *arguments):
         (("--ratio", 1.3), "got 1.3"),
         (("--ratio", 0.5, "--method", "magic"), "There is no method 'magic'"),
         (("--ratio", 0.5, "--threshold", 0.1), "not both"),
-        ((), "either a ratio or a threshold"),
+        ((), "a ratio, a threshold or a plan"),
+        (("--ratio", 0.5, "--epsilon", "nan"), "0 or more; got nan"),
+        (("--ratio", 0.5, "--epsilon", "inf"), "0 or more; got inf"),
         (("--ratio", 0.5, "--method", "last", "--horizon", 10), "belongs to the energy"),
         (("--ratio", 0.5, "--unstable", "ignore"), "'refuse' or 'keep'"),
+        (("--ratio", 0.5, "--method", "random", "--seed", -1), "seed is a whole number"),
+        (("--ratio", 0.5, "--granularity", "foo"), "granularity is mode or state"),
+        (("--ratio", 0.5, "--layout", "foo"), "no layout 'foo'"),
         (("--ratio", 0.5, "--min-states", -1), "0 or more"),
     ],
 )

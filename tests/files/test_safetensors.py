@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from aireprune.errors import AireError
-from aireprune.files import copying, open_checkpoint
+from aireprune.files import copying, open_checkpoint, safetensors_header
 from aireprune.files.safetensors_header import read_header
 
 DTYPES = [
@@ -70,7 +70,10 @@ def test_edit_keeps_dtype_and_leaves_the_rest_alone(source, tmp_path, dtype):
         assert torch.equal(bits(after[name]), bits(expected))
 
 
-def test_data_begins_on_a_page(source, tmp_path):
+def test_data_of_a_large_file_begins_on_a_page_and_a_small_file_stays_small(source, tmp_path, monkeypatch):
+    open_checkpoint(source).write(tmp_path / "small.safetensors", {"layer.float32": half})
+    assert (tmp_path / "small.safetensors").stat().st_size < source.stat().st_size + 2048
+    monkeypatch.setattr(safetensors_header, "SMALL_FILE", 0)
     open_checkpoint(source).write(tmp_path / "out.safetensors", {"layer.float32": half})
     assert read_header(tmp_path / "out.safetensors").data % 4096 == 0
 

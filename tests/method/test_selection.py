@@ -43,12 +43,16 @@ def test_the_global_budget_is_exact(scores, ratio, min_states, prefix):
     assert all(len(k) >= floor for k, floor in zip(kept, floors, strict=True))
 
 
-@given(layers_strategy, ratios)
-def test_the_uniform_budget_is_exact_and_even(scores, ratio):
-    kept = select(scores, Budget(ratio=ratio, min_states=0), False, "uniform").kept
+@given(layers_strategy, ratios, st.integers(0, 3))
+def test_the_uniform_budget_is_exact_and_even(scores, ratio, min_states):
+    kept = select(scores, Budget(ratio=ratio, min_states=min_states), False, "uniform").kept
     share = Fraction(100 - round(100 * ratio), 100)
-    assert sum(map(len, kept)) == math.floor(share * sum(map(len, scores)))
-    assert all(abs(len(k) - share * len(s)) < 1 for k, s in zip(kept, scores, strict=True))
+    floors = [min(min_states, len(s)) for s in scores]
+    budget = math.floor(share * sum(map(len, scores)))
+    assert sum(map(len, kept)) == max(budget, sum(floors))
+    if min_states == 0:
+        assert all(abs(len(k) - share * len(s)) < 1 for k, s in zip(kept, scores, strict=True))
+    assert all(len(k) >= floor for k, floor in zip(kept, floors, strict=True))
 
 
 @given(layers_strategy, ratios, st.booleans())
@@ -58,11 +62,11 @@ def test_kept_states_outrank_removed_ones(scores, ratio, prefix):
         gone = np.setdiff1d(np.arange(len(values)), kept)
         if len(kept) and len(gone):
             assert values[kept].min() >= values[gone].max()
-    chosen = np.concatenate(
+    gone = np.concatenate(
         [s[np.setdiff1d(np.arange(len(s)), k)] for s, k in zip(selection.scores, selection.kept, strict=True)]
     )
-    if len(chosen) and math.isfinite(selection.threshold):
-        assert chosen.max() <= selection.threshold
+    if len(gone) and math.isfinite(selection.threshold):
+        assert gone.max() <= selection.threshold
 
 
 @given(layers_strategy, ratios)
@@ -126,7 +130,8 @@ def test_states_that_must_stay_do():
         ({"ratio": -0.1}, "from 0 to 1"),
         ({"ratio": float("nan")}, "from 0 to 1"),
         ({"threshold": -1.0}, "0 or more"),
-        ({}, "either a ratio or a threshold"),
+        ({}, "a ratio, a threshold or a plan"),
+        ({"ratio": "0.5"}, "are numbers"),
         ({"ratio": 0.5, "threshold": 0.1}, "not both"),
         ({"ratio": 0.5, "min_states": -1}, "0 or more"),
     ],

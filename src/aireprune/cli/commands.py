@@ -29,6 +29,14 @@ Horizon = Annotated[
         "--horizon", metavar="T", help="Count only the first T steps, in energies (method aire) and in Gramians."
     ),
 ]
+Granularity = Annotated[
+    str,
+    typer.Option(
+        "--granularity",
+        metavar="mode|state",
+        help="S4D: every channel chooses its own modes, or one index goes from all channels.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of method random.")]
 
 
@@ -46,14 +54,17 @@ def score(
     method: MethodName = "aire",
     horizon: Horizon = None,
     seed: Seed = 0,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="Show the N best states of each layer; 0: all.")] = 0,
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", min=0, help="Show the N best states of each layer; 0: all.")
+    ] = 0,
+    granularity: Granularity = "mode",
     config: Config = None,
     json: Json = False,
 ) -> None:
     """The score of every state, best first in each layer."""
     from aireprune.cli import show
 
-    show.score(ckpt, method, horizon, seed, top, config, json)
+    show.score(ckpt, method, horizon, seed, top, granularity, config, json)
 
 
 @app.command()
@@ -92,6 +103,30 @@ def prune(
             "or new states by balanced truncation (with method aire). S5, LRU and S4D.",
         ),
     ] = "truncate",
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            "--calibrate",
+            metavar="SOURCE",
+            help="Unlabelled inputs to fit the reduced layers with: a task's name (its training split), a .npy or .npz "
+            "file, or a directory of them. S5, S4D and Mamba in our own model classes.",
+        ),
+    ] = None,
+    calibrate_count: Annotated[
+        int, typer.Option("--calibrate-count", metavar="N", help="Use at most N calibration sequences.")
+    ] = 256,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            "--max-drop",
+            metavar="X",
+            help="Find the largest ratio that costs at most X points of accuracy on the validation split of --task.",
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="TASK", help="Task of --max-drop; alone: report its test accuracy."),
+    ] = None,
     mask: Annotated[
         bool, typer.Option("--mask", help="Silence the states instead of removing them: same shapes, same outputs.")
     ] = False,
@@ -115,14 +150,7 @@ def prune(
             "to one size. Stock code that has one state size for all layers loads the last two.",
         ),
     ] = "adaptive",
-    granularity: Annotated[
-        str,
-        typer.Option(
-            "--granularity",
-            metavar="mode|state",
-            help="S4D: every channel chooses its own modes, or one index goes from all channels.",
-        ),
-    ] = "mode",
+    granularity: Granularity = "mode",
     round_to: Annotated[
         int, typer.Option("--round-to", metavar="K", help="Round the states kept per layer up to a multiple of K.")
     ] = 1,
@@ -136,13 +164,14 @@ def prune(
 ) -> None:
     """Remove the states that matter least and write a smaller checkpoint of the same kind.
 
-    Give --ratio, --threshold or --plan. The original is never touched, and OUT appears whole or not at all. An OUT
-    without a suffix makes a folder in our own format (config.json, model.safetensors, plan.json) from a single file.
+    Give --ratio, --threshold, --plan, or --max-drop with --task. The original is never touched, and OUT appears whole
+    or not at all. An OUT without a suffix makes a folder in our own format (config.json, model.safetensors, plan.json)
+    from a single file.
     """
     from aireprune.cli.prune import prune as run
 
     run(
-        ckpt, out, plan, mask, overwrite, config, json,
+        ckpt, out, plan, mask, overwrite, config, json, max_drop, task, calibrate, calibrate_count,
         ratio=ratio, threshold=threshold, method=method, min_states=min_states, epsilon=epsilon,
         horizon=horizon, seed=seed, unstable=unstable, layout=layout, granularity=granularity, round_to=round_to,
         reduce=reduce,
@@ -234,7 +263,7 @@ def bench_train(
 
 @app.command()
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to train on: smnist.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to train on: smnist or scifar_rgb.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the run; resumed if it exists.")],
     layers: Annotated[int, typer.Option(help="Number of S5 blocks.")] = 4,
     features: Annotated[int, typer.Option(help="Features h of every block.")] = 64,

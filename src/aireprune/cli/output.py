@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +12,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-console = Console(highlight=False)
-stderr = Console(stderr=True, highlight=False)
+WIDE = 200  # columns where the output is not a terminal, so that nothing is cut for a file or a pipe
+console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
+stderr = Console(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:
@@ -34,11 +36,19 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
     """A plain table under a title; the first `left` columns are aligned to the left, the rest to the right."""
     body = Table(header_style="bold", box=None, pad_edge=False)
     names = list(columns)
+    cells = [[str(cell) for cell in row] for row in rows]
     for number, column in enumerate(names):
-        prose = number == len(names) - 1 < left  # a last column of text may take several lines
-        body.add_column(column, justify="left" if number < left else "right", no_wrap=not prose)
-    for row in rows:
-        body.add_row(*(str(cell) for cell in row))
+        flexible = number == 0 or number == len(names) - 1 < left  # names and prose may take several lines, numbers not
+        width = max(len(text) for text in (column, *(row[number] for row in cells)))
+        body.add_column(
+            column,
+            justify="left" if number < left else "right",
+            no_wrap=not flexible,
+            overflow="fold",
+            min_width=None if flexible else width,
+        )
+    for row in cells:
+        body.add_row(*row)
     return Group(Text(title, style="bold"), body) if title else body
 
 
@@ -48,4 +58,4 @@ def percent(share: float, digits: int = 1) -> str:
 
 def notices(lines: Iterable[str]) -> None:
     for line in lines:
-        stderr.print(f"note: {line}", markup=False)
+        stderr.print(f"note: {line}")

@@ -11,6 +11,18 @@ from aireprune.errors import AireError
 from aireprune.files import open_checkpoint
 from aireprune.planning import Plan
 
+PLAN_DEFAULTS = {  # what `aire prune` takes for options that are not given; those not named here are None
+    "method": "aire",
+    "min_states": 1,
+    "epsilon": 0.0,
+    "seed": 0,
+    "unstable": "refuse",
+    "layout": "adaptive",
+    "granularity": "mode",
+    "round_to": 1,
+    "reduce": "truncate",
+}
+
 
 def prune(
     source: Path,
@@ -20,34 +32,58 @@ def prune(
     overwrite: bool,
     config: Path | None,
     json: bool,
+    max_drop: float | None = None,
+    task: str | None = None,
+    calibrate: str | None = None,
+    calibrate_count: int = 256,
     **options: Any,
 ) -> None:
+    data = {} if calibrate is None else {"calibrate": calibrate, "calibrate_count": calibrate_count}
+    judged: dict[str, Any] = {}
+    if max_drop is not None:
+        from aireprune.cli.judge import find_ratio
+
+        if plan_file is not None:
+            raise AireError("--max-drop makes a plan of its own: give it without --plan.")
+        judged = find_ratio(source, config, task, max_drop, mask=mask, **data, **options)
+        options["ratio"] = judged["ratio"]
     if plan_file is not None:
-        if options["ratio"] is not None or options["threshold"] is not None:
-            raise AireError("A plan already says what to keep: give --plan, or --ratio or --threshold.")
-        given = Plan.load(plan_file)
-        if options["reduce"] not in ("truncate", given.reduce):
-            raise AireError(f"The plan was made for --reduce {given.reduce}; make a new one for {options['reduce']}.")
-        plan: Plan | None = given
+        set_too = [name for name, value in options.items() if value != PLAN_DEFAULTS.get(name)]
+        if set_too:
+            raise AireError(
+                f"The plan already decides on {', '.join(sorted(set_too)).replace('_', '-')}: give --plan alone, or make "
+                "a new plan."
+            )
+        plan: Plan | None = Plan.load(plan_file)
         options = {}
     else:
         plan = None
     checkpoint = open_checkpoint(source, config)
     with stderr.status(f"pruning {source} ({size_of(source) / 1e6:.0f} MB)"):
-        applied = prune_file(checkpoint, target, plan, mask=mask, overwrite=overwrite, **options)
+        applied = prune_file(checkpoint, target, plan, mask=mask, overwrite=overwrite, **data, **options)
     before, after = size_of(source), size_of(target)
+    if task is not None:
+        from aireprune.cli.judge import judge
+
+        judged |= judge(target, config, task)
     notices(checkpoint.notices)
     notices(f"{layer['name']}: {note}" for layer in applied.certificate or () for note in layer["notes"])
     if json:
         document = {"source": str(source), "target": str(target), "masked": mask, "bytes": [before, after]}
-        print_json({**document, "plan": applied.to_dict()})
+        print_json({**document, **({"accuracy": judged} if judged else {}), "plan": applied.to_dict()})
         return
     console.print(profile(applied))
     action = "silenced" if mask else "removed"
     console.print(
         f"{applied.states - applied.kept} of {applied.states} states {action} "
-        f"({percent(applied.achieved_ratio)}), {before / 1e6:.2f} MB -> {after / 1e6:.2f} MB: {target}"
+        f"({percent(applied.achieved_ratio)}), {_size(before)} -> {_size(after)}: {target}"
     )
+    if applied.calibrated:
+        console.print(f"Readouts were calibrated with {applied.calibrated} unlabelled sequences.")
+    if judged:
+        from aireprune.cli.judge import show
+
+        show(judged)
 
 
 def profile(plan: Plan) -> Any:
@@ -68,6 +104,10 @@ def profile(plan: Plan) -> Any:
             for layer in plan.layers
         ),
     )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
 def size_of(path: Path) -> int:

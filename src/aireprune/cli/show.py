@@ -69,9 +69,11 @@ def inspect(path: Path, config: Path | None, json: bool) -> None:
             console.print(f"unstable poles (|λ| >= 1) in {row['name']}: states {', '.join(map(str, row['unstable']))}")
 
 
-def score(path: Path, method: str, horizon: int | None, seed: int, top: int, config: Path | None, json: bool) -> None:
+def score(
+    path: Path, method: str, horizon: int | None, seed: int, top: int, granularity: str, config: Path | None, json: bool
+) -> None:
     chosen = find_method(method)
-    source = open_source(path, config)
+    source = open_source(path, config, granularity=granularity)
     layers, states = source.layers, source.states()
     scores = score_states(states, method, horizon, seed)
     rows = []

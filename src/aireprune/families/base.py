@@ -149,6 +149,30 @@ def prefixes(shapes: Mapping[str, Shape], leaf: str) -> Iterator[str]:
             yield name[: len(name) - len(leaf)]
 
 
+def positive(config: Mapping[str, Any], key: str, default: float) -> float:
+    """A positive number of the configuration."""
+    value = config.get(key, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise AireError(f"The configuration says {key} = {value!r}; expected a number above 0.")
+    return float(value)
+
+
+def anchored(shapes: Mapping[str, Shape], *anchors: tuple[str, ...]) -> list[str]:
+    """Prefixes under which all arrays of at least one anchor are there, each once, in order.
+
+    A layer is recognised by any of several sets of names, so that one whose most telling array is missing is reported
+    as incomplete instead of being passed over.
+    """
+    found = {
+        prefix: None for anchor in anchors for prefix in prefixes(shapes, anchor[0]) if _all(shapes, prefix, anchor)
+    }
+    return list(found)
+
+
+def _all(shapes: Mapping[str, Shape], prefix: str, leaves: tuple[str, ...]) -> bool:
+    return all(prefix + leaf in shapes for leaf in leaves)
+
+
 def expect_shape(shapes: Mapping[str, Shape], name: str, expected: tuple[int | None, ...], why: str) -> Shape:
     """The shape of an array that must exist; None stands for any size."""
     if name not in shapes:

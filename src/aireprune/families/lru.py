@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
 from aireprune.families.storing import TINY_ANGLE, rounded, with_signs
 from aireprune.states import LayerStates, from_modes
 from aireprune.system import ModalSystem
@@ -29,7 +29,7 @@ class LRU:
     looked_for = "nu_log, theta_log, gamma_log, B_re, B_im, C_re, C_im, or B and C complex"
 
     def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
-        return [self._layer(shapes, prefix) for prefix in prefixes(shapes, "nu_log")]
+        return [self._layer(shapes, prefix) for prefix in anchored(shapes, ("nu_log",), ("theta_log",))]
 
     def _layer(self, shapes: Mapping[str, Shape], prefix: str) -> Layer:
         why = f"the LRU layer {prefix.rstrip('.') or '(top level)'} needs it"

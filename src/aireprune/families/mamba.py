@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
 from aireprune.states import LayerStates
 
 NORM_NAMES = (("b_layernorm.weight", "c_layernorm.weight"), ("B_layernorm.weight", "C_layernorm.weight"))
@@ -78,14 +78,15 @@ class Mamba:
     def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
         return [
             self._layer(shapes, config, prefix)
-            for prefix in prefixes(shapes, "A_log")
-            if len(shapes[prefix + "A_log"]) == 2
-            and (prefix + "x_proj.weight" in shapes or prefix + "dt_proj.weight" in shapes)
+            for prefix in anchored(
+                shapes, ("A_log", "x_proj.weight"), ("A_log", "dt_proj.weight"), ("x_proj.weight", "dt_proj.weight")
+            )
+            if len(shapes.get(prefix + "A_log", (0, 0))) == 2
         ]
 
     def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
         why = f"the Mamba layer {prefix.rstrip('.') or '(top level)'} needs it"
-        d, n = shapes[prefix + "A_log"]
+        d, n = expect_shape(shapes, prefix + "A_log", (None, None), why)
         _, rank = expect_shape(shapes, prefix + "dt_proj.weight", (d, None), why)
         expect_shape(shapes, prefix + "dt_proj.bias", (d,), why)
         expect_shape(

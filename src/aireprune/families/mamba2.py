@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
 from aireprune.states import LayerStates
 
 GROUP_KEYS = ("n_groups", "mamba_n_groups", "mamba_ngroups", "ngroups")
@@ -41,14 +41,16 @@ class Mamba2:
     def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
         return [
             self._layer(shapes, config, prefix)
-            for prefix in prefixes(shapes, "A_log")
-            if len(shapes[prefix + "A_log"]) == 1 and (prefix + "in_proj.weight" in shapes or prefix + "D" in shapes)
+            for prefix in anchored(
+                shapes, ("A_log", "in_proj.weight"), ("A_log", "D"), ("dt_bias", "in_proj.weight", "conv1d.weight")
+            )
+            if len(shapes.get(prefix + "A_log", (0,))) == 1
         ]
 
     def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
         where = prefix.rstrip(".") or "(top level)"
         why = f"the Mamba-2 layer {where} needs it"
-        (heads,) = shapes[prefix + "A_log"]
+        (heads,) = expect_shape(shapes, prefix + "A_log", (None,), why)
         expect_shape(shapes, prefix + "dt_bias", (heads,), why)
         rows, _ = expect_shape(shapes, prefix + "in_proj.weight", (None, None), why)
         channels, _, _ = expect_shape(shapes, prefix + "conv1d.weight", (None, 1, None), why)
@@ -103,7 +105,8 @@ class Mamba2:
         return np.asarray(silu**2 @ (weights / weights.sum()))
 
     def stored(self, layer: Layer, kept: np.ndarray) -> int:
-        return len(kept) // layer.groups
+        """At least one: stock Mamba-2 code cannot run without states, so an emptied layer keeps a silent one."""
+        return max(len(kept) // layer.groups, 1)
 
     def cuts(self, layer: Layer) -> dict[str, Cut]:
         one = np.arange(layer.states)[:, None]

@@ -17,7 +17,7 @@ original and a layer that changed by more than TOLERANCE is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,10 @@ from aireprune.errors import AireError
 from aireprune.families.base import Layer, NamedArrays, Shape
 from aireprune.families.s4d import S4D
 from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, continuous_poles
+from aireprune.files.base import Edit
 
 TOLERANCE = 1e-3
 NODES = 128
-Edit = Callable[[np.ndarray], np.ndarray]
 
 
 class Diagonalized:

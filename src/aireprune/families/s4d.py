@@ -30,7 +30,7 @@ import numpy as np
 
 from aireprune.discretize import DISCRETIZE
 from aireprune.errors import AireError
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
 from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, as_complex, continuous_poles, steps
 from aireprune.families.s4d_store import new_readout, new_system
 from aireprune.states import LayerStates
@@ -93,11 +93,13 @@ class S4D:
     )
 
     def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
-        standalone = [self._standalone(shapes, config, prefix) for prefix in prefixes(shapes, "log_A_real")]
+        standalone = [
+            self._standalone(shapes, config, prefix)
+            for prefix in anchored(shapes, ("log_A_real",), ("log_dt", "A_imag"), ("log_dt", "C"))
+        ]
         repository = [
             self._repository(shapes, config, prefix)
-            for prefix in prefixes(shapes, "A_real")
-            if f"{prefix}inv_dt" in shapes
+            for prefix in anchored(shapes, ("A_real", "inv_dt"), ("inv_dt", "C"), ("A_real", "A_imag"))
         ]
         return standalone + repository
 
@@ -116,7 +118,7 @@ class S4D:
         tail = (2,) if prefix + "A_imag" in shapes else ()
         outputs, h, *_ = expect_shape(shapes, prefix + "C", (None, None, n, *tail), why)
         expect_shape(shapes, prefix + "B", (1, s, n, *tail), why)
-        untied = len(shapes[prefix + "inv_dt"]) == 2 and shapes[prefix + "inv_dt"][1] != 1
+        untied = shapes.get(prefix + "inv_dt", (0, 1))[1:] not in ((), (1,))
         expect_shape(shapes, prefix + "inv_dt", (h, n) if untied else (h, 1), why)
         roles = ["A_real", "B", "C", "inv_dt"]
         if tail:

@@ -19,7 +19,7 @@ import numpy as np
 
 from aireprune.discretize import DISCRETIZE
 from aireprune.errors import AireError
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, expect_shape, prefixes
+from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape, positive
 from aireprune.families.storing import packed, rounded, with_signs
 from aireprune.reductions.poles import to_continuous
 from aireprune.states import LayerStates, from_modes
@@ -35,13 +35,12 @@ class S5:
     looked_for = "Lambda_re, Lambda_im, log_step, B, C or C1 and C2 (official S5); Lambda, log_step, B, C (s5-pytorch)"
 
     def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
-        official = [self._layer(shapes, config, prefix, False) for prefix in prefixes(shapes, "Lambda_re")]
-        torch_port = [
-            self._layer(shapes, config, prefix, True)
-            for prefix in prefixes(shapes, "Lambda")
-            if f"{prefix}log_step" in shapes and f"{prefix}B" in shapes
+        torch_port = anchored(shapes, ("Lambda", "log_step"), ("Lambda", "B"))
+        official = anchored(shapes, ("Lambda_re",), ("Lambda_im",), ("log_step", "B"), ("log_step", "C1"))
+        return [
+            *(self._layer(shapes, config, prefix, False) for prefix in official if prefix not in torch_port),
+            *(self._layer(shapes, config, prefix, True) for prefix in torch_port),
         ]
-        return official + torch_port
 
     def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str, torch_port: bool) -> Layer:
         why = f"the S5 layer {prefix.rstrip('.') or '(top level)'} needs it"
@@ -61,12 +60,12 @@ class S5:
         directions = 2 if readouts == ("C1", "C2") or (p and shapes[prefix + "C"][1] == 2 * p) else 1
         options = {
             "discretization": config.get("discretization", "zoh"),
-            "clip_eigs": bool(config.get("clip_eigs", False)),
-            "step_rescale": float(config.get("step_rescale", 1.0)),
+            "clip_eigs": config.get("clip_eigs", False) is True,
+            "step_rescale": positive(config, "step_rescale", 1.0),
             "conj_sym": False if torch_port else bool(config.get("conj_sym", True)),
             "directions": directions,
         }
-        if options["discretization"] not in DISCRETIZE:
+        if options["discretization"] not in tuple(DISCRETIZE):
             raise AireError(f"Discretization {options['discretization']!r} is not one of {', '.join(DISCRETIZE)}.")
         arrays = {role: prefix + role for role in (*poles, "log_step", "B", *readouts)}
         return Layer(self.name, prefix.rstrip("."), p, arrays, options)

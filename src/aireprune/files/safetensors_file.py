@@ -75,7 +75,7 @@ class SafetensorsFile:
                         placed[name] = Entry(entries[name].dtype, values.shape, place, place + data.size)
                         place += data.size
             ordered = {name: placed[name] for name in entries}
-            write_at(out.fileno(), header_bytes(ordered, metadata, room), 0)
+            write_at(out.fileno(), header_bytes(ordered, metadata, room, align=8), 0)
         return Size(place, sum(int(np.prod(entry.shape, dtype=np.int64)) for entry in placed.values()))
 
     def _read(self, descriptor: int, name: str) -> np.ndarray:
@@ -124,7 +124,7 @@ def write_arrays(
         dtype, shape, size = raws[name]
         entries[name] = Entry(dtype, shape, place, place + size)
         place += size
-    header = header_bytes(entries, metadata)
+    header = header_bytes(entries, metadata, align=8)
     with target.open("xb") as out:
         out.write(header)
         for name, entry in entries.items():

@@ -19,6 +19,7 @@ from aireprune.files.dtypes import BITS
 
 MAX_HEADER = 100_000_000  # the limit of the reference implementation
 PAGE = 4096
+SMALL_FILE = 1 << 24  # bytes of tensors up to which alignment is not worth a page
 METADATA = "__metadata__"
 
 
@@ -89,10 +90,14 @@ def header_bytes(
 
 
 def header_room(entries: Mapping[str, Entry], metadata: Mapping[str, str] | None) -> int:
-    """Bytes that are enough for the header whatever sizes the tensors will turn out to have."""
-    huge = 10**15
+    """Bytes that are enough for the header whatever sizes the tensors will turn out to have.
+
+    Data of large files begins on a page, which lets the kernel copy whole pages; small ones are kept small.
+    """
+    small = sum(entry.size for entry in entries.values()) < SMALL_FILE
+    huge = 10**9 if small else 10**15
     widest = {name: Entry(entry.dtype, (huge,) * (len(entry.shape) + 2), huge, huge) for name, entry in entries.items()}
-    return len(header_bytes(widest, metadata))
+    return len(header_bytes(widest, metadata, align=8 if small else PAGE))
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from aireprune.errors import AireError
 from aireprune.files.atomic import atomic_paths
 
+HUGGING_FACE_NAME = re.compile(r"(model|pytorch_model)([-.]|$)")
 KINDS = {
     ".safetensors": "safetensors",
     ".pt": "torch",
@@ -44,12 +46,17 @@ def json_text(value: Mapping[str, Any]) -> str:
 
 
 def read_config(path: Path, config: Mapping[str, Any] | str | Path | None, default: Path) -> dict[str, Any]:
-    """The configuration of the checkpoint at `path`: the one given, else the default file, else none."""
+    """The configuration of the checkpoint at `path`: the one given, else the default file, else none.
+
+    A file called as Hugging Face calls its weights (model.safetensors, a shard) belongs to the config.json beside it.
+    """
     if isinstance(config, Mapping):
         return dict(config)
     if config is not None:
         return read_json(Path(config))
-    return read_json(default) if default.is_file() and default != path else {}
+    candidates = [default, path.parent / "config.json"] if HUGGING_FACE_NAME.match(path.name) else [default]
+    found = next((candidate for candidate in candidates if candidate.is_file() and candidate != path), None)
+    return read_json(found) if found is not None else {}
 
 
 def check_names(path: Path, edits: Mapping[str, Any], known: Mapping[str, Any]) -> None:

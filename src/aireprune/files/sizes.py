@@ -13,7 +13,7 @@ from typing import Any
 
 from aireprune.errors import AireError
 
-STATE_SIZE_KEYS = ("state_size", "mamba_d_state", "ssm_state_size", "d_state")
+STATE_SIZE_KEYS = ("state_size", "mamba_d_state", "ssm_state_size")
 
 
 def resized_config(
@@ -29,9 +29,9 @@ def resized_config(
         return {**config, nested: resized_config(kind, config[nested], names, sizes)}
     # mamba_ssm's configuration: d_state lives in ssm_cfg, 16 (Mamba) or 128 (Mamba-2) if it is not there
     if "ssm_cfg" in config and not any(key in config for key in STATE_SIZE_KEYS):
-        if len(set(sizes)) > 1:
-            raise AireError("A mamba_ssm configuration has one d_state for all layers; use --layout uniform or padded.")
-        return {**config, "ssm_cfg": {**(config["ssm_cfg"] or {}), "d_state": sizes[0]}}
+        varied = {str(layer_number(name)): {"d_state": size} for name, size in zip(names, sizes, strict=True)}
+        per_layer = {"per_layer_config": varied} if len(set(sizes)) > 1 else {}
+        return {**config, "ssm_cfg": {**(config["ssm_cfg"] or {}), "d_state": max(sizes)}, **per_layer}
     key = next((key for key in STATE_SIZE_KEYS if key in config), "state_size")
     overrides = {
         str(number): {name: value for name, value in layer.items() if name != key}

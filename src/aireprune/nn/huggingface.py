@@ -29,6 +29,11 @@ def load_pretrained(source: Source) -> nn.Module:
 
     checkpoint = source.checkpoint
     assert checkpoint is not None
+    if "model_type" not in source.config:
+        raise AireError(
+            f"{source.name}: config.json names no model_type, so transformers cannot load it (a mamba_ssm folder loads with "
+            "mamba_ssm). The folder itself can be inspected, scored and pruned."
+        )
     names = source.config.get("architectures") or []
     factory: Any = getattr(transformers, names[0], None) if names else transformers.AutoModel
     if factory is None:

@@ -15,6 +15,7 @@ from aireprune.nn.s5 import S5Model
 from aireprune.nn.s5_config import S5Config
 
 _LEAVES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
+ENOUGH_POLES = 8  # poles on one side of the axis that are not there by chance
 _AMBIGUOUS = {
     "activation": "half_glu1 or half_glu2",
     "conj_sym": "true if one of each conjugate pair is stored",
@@ -44,7 +45,7 @@ def infer_config(arrays: NamedArrays, config: Mapping[str, Any], where: str) -> 
     if conjugates is not None:
         revealed.setdefault("conj_sym", conjugates)
     for key, value in revealed.items():
-        if key in config and key not in ("n", "states", "C_init") and config[key] != value:
+        if key in config and key not in ("n", "states", "C_init", "conj_sym") and config[key] != value:
             raise AireError(f"{where}: the configuration says {key} = {config[key]!r}, but the tensors show {value!r}.")
     known = {**revealed, **{key: value for key, value in config.items() if key not in ("n", "states")}}
     missing = [key for key in _AMBIGUOUS if key not in known]
@@ -114,16 +115,23 @@ def _dense(shapes: Mapping[str, Shape], name: str, where: str) -> Shape:
 
 
 def _conj_sym(arrays: NamedArrays) -> bool | None:
-    """Full spectrum if the stored poles of the first layer contain their conjugates; None if that does not tell."""
-    names = [name for name in arrays.shapes if torch_name(name) == "layers.0.seq.Lambda_im"]
-    if not names or arrays.shapes[names[0]][0] < 2:
-        return None
-    imag = np.asarray(arrays[names[0]])
-    if (imag > 0).all() or (imag < 0).all():
-        return True
-    if abs((imag > 0).sum() - (imag < 0).sum()) <= 1:
-        return False
-    return None
+    """Whether one of each pair is stored, as far as the poles tell: a hint, which a configuration overrules.
+
+    Conjugates of each other among the stored poles: no. All on one side, and too many for chance: yes. Else None.
+    """
+    layers = {}
+    for name in arrays.shapes:
+        parts = re.fullmatch(r"layers\.(\d+)\.seq\.Lambda_(re|im)", torch_name(name))
+        if parts:
+            layers.setdefault(parts[1], {})[parts[2]] = np.asarray(arrays[name], np.float64)
+    signs = []
+    for part in layers.values():
+        re_, im = part["re"], part["im"]
+        pairs = np.isclose(re_[:, None], re_[None], rtol=1e-3) & np.isclose(im[:, None], -im[None], rtol=1e-3)
+        if (pairs & (np.abs(im) > 1e-6)).any():
+            return False
+        signs.extend(np.sign(im))
+    return True if len(signs) >= ENOUGH_POLES and len(set(signs)) == 1 else None
 
 
 class _Transposed:
