@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aireprune.errors import AireError
 from aireprune.families import FAMILIES, find_layers
 from aireprune.families.base import Layer, NamedArrays
 from aireprune.families.s4 import diagonalize
@@ -19,6 +20,10 @@ from aireprune.states import LayerStates
 if TYPE_CHECKING:
     from torch import nn
 
+ASSUMED = {  # what tensors do not show, for the notice when there is no configuration either
+    "mamba": "no norms of B and C without weights (FalconMamba has them)",
+    "mamba2": "one group of states",
+}
 ConfigLike = Mapping[str, Any] | str | Path | None
 
 
@@ -54,7 +59,11 @@ class Source:
 
 def open_source(
     what: nn.Module | Checkpoint | str | Path,
-    config: ConfigLike = None,
+    config: ASSUMED = {  # what tensors do not show, for the notice when there is no configuration either
+    "mamba": "no norms of B and C without weights (FalconMamba has them)",
+    "mamba2": "one group of states",
+}
+ConfigLike = None,
     layout: str = "adaptive",
     granularity: str = "mode",
 ) -> Source:
@@ -66,13 +75,21 @@ def open_source(
     if isinstance(what, str | Path):
         what = open_checkpoint(what, config)
     if not isinstance(what, Checkpoint):
+        if isinstance(config, Mapping):
+            choices = {**config, **choices}
+        elif config is not None:
+            raise AireError("A model in memory takes its configuration as a mapping, not from a file.")
         return _open_module(what, choices)
     where = str(what.path)
     found = {**what.config, **choices}
     view = diagonalize(what, found)
     opened: NamedArrays = what if view is None else view
-    notices = [] if view is None else view.notices
-    return Source(where, opened, found, find_layers(opened, found, where), notices, checkpoint=what)
+    notices = [] if view is None else list(view.notices)
+    layers = find_layers(opened, found, where)
+    if not what.config and any(layer.family in ASSUMED for layer in layers):
+        assumed = sorted({ASSUMED[layer.family] for layer in layers if layer.family in ASSUMED})
+        notices.append(f"no configuration came with {where}; assuming {' and '.join(assumed)} (--config FILE says otherwise).")
+    return Source(where, opened, found, layers, notices, checkpoint=what)
 
 
 def _open_module(module: nn.Module, choices: Mapping[str, Any]) -> Source:

@@ -11,7 +11,7 @@ from aireprune.cli.output import console, print_json, stderr, table
 
 
 def checkpoint(folder: Path, layers: int, repeats: int, ratio: float, json: bool) -> None:
-    source = folder / "source"
+    source = folder / f"mamba-{layers}-layers"
     made = not source.exists()
     if made:
         stderr.print(f"making {source} …")

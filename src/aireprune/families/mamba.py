@@ -114,7 +114,8 @@ class Mamba:
     def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
         n, rank = layer.states, layer.options["dt_rank"]
         step = np.logaddexp(0, layer.read(arrays, "dt_proj.bias"))  # Delta at rest, (D,)
-        log_radius = -(step[:, None] * np.exp(layer.read(arrays, "A_log"))).T  # (N, D)
+        with np.errstate(over="ignore"):  # exp(A_log) beyond range is a state that forgets at once
+            log_radius = -(step[:, None] * np.exp(layer.read(arrays, "A_log"))).T  # (N, D)
         second_moment = (layer.read(arrays, "x_proj.weight") ** 2).sum(axis=1)
         if "x_proj.bias" in layer.arrays:
             second_moment = second_moment + layer.read(arrays, "x_proj.bias") ** 2
