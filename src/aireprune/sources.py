@@ -59,11 +59,7 @@ class Source:
 
 def open_source(
     what: nn.Module | Checkpoint | str | Path,
-    config: ASSUMED = {  # what tensors do not show, for the notice when there is no configuration either
-    "mamba": "no norms of B and C without weights (FalconMamba has them)",
-    "mamba2": "one group of states",
-}
-ConfigLike = None,
+    config: ConfigLike = None,
     layout: str = "adaptive",
     granularity: str = "mode",
 ) -> Source:
