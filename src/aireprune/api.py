@@ -21,6 +21,8 @@ from aireprune.surgery import edits, padding, stored_sizes
 if TYPE_CHECKING:
     from torch import nn
 
+    from aireprune.calibration.inputs import InputSource
+
     ModelOrPath = nn.Module | str | Path
 
 FORMAT = "aireprune"
@@ -83,6 +85,7 @@ def plan(
     round_to: int = 1,
     reduce: str = "truncate",
     covariances: Covariances = None,
+    measured: Covariances = None,
     config: ConfigLike = None,
 ) -> Plan:
     """Score every state and decide which stay.
@@ -97,6 +100,7 @@ def plan(
     reduce: 'truncate' (kept states stay as they are), 'refit' (they get the H2-optimal readout) or 'balanced' (balanced
     truncation, which ranks its new states by squared Hankel singular values; method 'aire' only). S5, LRU and S4D.
     covariances: for 'balanced', measured ones of the states (Re x, Im x) of each layer in place of closed forms.
+    measured: for 'aire-calibrated', the scores of each layer's states (`aireprune.calibration.measured_damage`).
     """
     source = open_source(model_or_path, config, layout, granularity)
     states, hankel = source.states(), None
@@ -123,6 +127,7 @@ def plan(
         reduce,
         hankel,
         None if source.checkpoint is None else str(source.checkpoint.path.resolve()),
+        measured,
     )
 
 
@@ -135,6 +140,8 @@ def prune(
     *,
     mask: bool = False,
     covariances: Covariances = None,
+    calibrate: InputSource | None = None,
+    calibrate_count: int = 256,
     config: ConfigLike = None,
     **options: Any,
 ) -> nn.Module:
@@ -143,9 +150,16 @@ def prune(
     Works on our own models, transformers (Mamba, Mamba-2, FalconMamba, Jamba), mambapy and s5-pytorch modules.
     mask: silence the states instead of taking them out (same shapes, same outputs as the removal).
     covariances: measured ones of the states of each layer, which balancing and refitting use in place of closed forms.
+    calibrate (our own models): unlabelled inputs, as an array, a task's name, a .npy or .npz file or a directory of them;
+    at most calibrate_count sequences are used. Covariances are then measured, and readouts fitted to the full model.
     The plan that was applied, with its certificate, is the attribute `plan` of the new model.
     """
     model = load(model_or_path, config) if isinstance(model_or_path, str | Path) else model_or_path
+    if calibrate is not None:
+        from aireprune.calibration.pipeline import prune_calibrated
+
+        known = None if covariances is None else {"covariances": covariances}
+        return prune_calibrated(model, calibrate, calibrate_count, plan, known, mask=mask, **options)
     given, plan = plan is not None, _given_or_made(model, plan, covariances, options)
     if isinstance(model_or_path, str | Path):
         plan = replace(plan, source=str(Path(model_or_path).resolve()))
@@ -153,6 +167,16 @@ def prune(
     if given:
         plan.check(source.layers, source.arrays)
     return _prune_module(source, plan, mask, covariances)
+
+
+def calibrate(full: nn.Module, reduced: nn.Module, inputs: InputSource, count: int = 256) -> nn.Module:
+    """A copy of a reduced model with readouts fitted to the full one on unlabelled inputs (our own models).
+
+    inputs: an array of model inputs, a task's name, a .npy or .npz file, or a directory of them.
+    """
+    from aireprune.calibration.readout import calibrate as fit
+
+    return fit(full, reduced, inputs, count)
 
 
 def prune_file(
@@ -163,19 +187,27 @@ def prune_file(
     mask: bool = False,
     overwrite: bool = False,
     covariances: Covariances = None,
+    calibrate: InputSource | None = None,
+    calibrate_count: int = 256,
     config: ConfigLike = None,
     **options: Any,
 ) -> Plan:
     """Prune a checkpoint on disk into a new one of the same kind, without building the model; returns the plan applied.
 
     A target without a suffix, for a source that is a single file, becomes a folder in our own format; that builds the
-    model. `options` are those of `plan`; mask and covariances are as in `prune`.
+    model, and so does calibration. `options` are those of `plan`; the others are as in `prune`.
     """
     from aireprune.files import open_checkpoint
     from aireprune.files.sizes import resized_config
 
     checkpoint = open_checkpoint(source, config) if isinstance(source, str | Path) else source
     target = Path(target)
+    if calibrate is not None:
+        from aireprune.calibration.pipeline import prune_file_calibrated
+
+        opened = open_source(checkpoint)
+        options = {**options, "mask": mask}
+        return prune_file_calibrated(opened, target, calibrate, calibrate_count, plan, overwrite, options)
     given, plan = plan is not None, _given_or_made(checkpoint, plan, covariances, options)
     opened = open_source(checkpoint, None, plan.layout, plan.granularity)
     if given:

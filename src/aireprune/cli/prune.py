@@ -38,7 +38,7 @@ def prune(
     calibrate_count: int = 256,
     **options: Any,
 ) -> None:
-    data = {} if calibrate is None else {"calibrate": calibrate, "calibrate_count": calibrate_count}
+    data: dict[str, Any] = {} if calibrate is None else {"calibrate": calibrate, "calibrate_count": calibrate_count}
     judged: dict[str, Any] = {}
     if max_drop is not None:
         from aireprune.cli.judge import find_ratio

@@ -3,11 +3,11 @@
 At layer i the full model's layer reads its own activation and puts out the target. The reduced layer reads the
 activation of the reduced model, whose earlier layers are calibrated already, so that it also makes up for what they
 got wrong. Its readout is linear in the weights, and is solved for by ridge least squares towards the present weights
-(`aireprune.calibrate.moments`). No labels, no gradients.
+(`aireprune.calibration.moments`). No labels, no gradients.
 
     S5      y = C1 x + C2 x' + D u, all outputs at once
     S4D     every channel y = Re(w x) + D u by itself, w = 2 C B
-    Mamba   see `aireprune.calibrate.selective`
+    Mamba   see `aireprune.calibration.selective`
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import copy
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from aireprune.calibrate.inputs import COUNT, InputSource, read_inputs
-from aireprune.calibrate.moments import Moments, MomentsWithSkip, best_change
-from aireprune.calibrate.norms import match_batch_norm
-from aireprune.calibrate.selective import fit_mamba
-from aireprune.calibrate.stack import MambaStack, S4DStack, S5Stack, open_stack, parameters_match
-from aireprune.calibrate.walk import MEMORY, Walk, read_and_target
+from aireprune.calibration.inputs import COUNT, InputSource, read_inputs
+from aireprune.calibration.linear import fit_linear
+from aireprune.calibration.moments import Moments, MomentsWithSkip, best_change
+from aireprune.calibration.norms import match_batch_norm
+from aireprune.calibration.selective import fit_mamba
+from aireprune.calibration.stack import MambaStack, S4DStack, S5Stack, open_stack, parameters_match
+from aireprune.calibration.walk import MEMORY, Walk, read_and_target
 from aireprune.nn.s4d import S4DKernel
 from aireprune.nn.s5 import discretize
 from aireprune.ops.scan import diagonal_scan
@@ -63,6 +65,7 @@ def calibrate_layer(walk: Walk) -> None:
         match_batch_norm(walk, before=False)
     elif isinstance(student, S4DStack):
         fit_s4d(walk, student)
+        fit_s4d_mixing(walk, student)
     elif isinstance(student, MambaStack):
         fit_mamba(walk, student)
 
@@ -115,6 +118,18 @@ def fit_s4d(walk: Walk, student: S4DStack) -> None:
         new = torch.complex(re, -im) / (2 * factor[group].gather(1, index))
         rows = group[:, None].expand_as(index)
         layer.kernel.C[rows, index] += torch.view_as_real(new).to(layer.kernel.C.dtype)
+
+
+def fit_s4d_mixing(walk: Walk, student: S4DStack) -> None:
+    """The dense layer behind an S4D layer: what one channel lost, the others may know."""
+    teacher, i = walk.full, walk.at
+    assert isinstance(teacher, S4DStack)
+    mixing = student.mixing(i)
+    stream = (
+        (F.gelu(student.put_out(i, u)), teacher.mix(i, F.gelu(target)), held)
+        for u, target, held in read_and_target(walk)
+    )
+    fit_linear(mixing.weight[:, :, 0], mixing.bias, stream)
 
 
 def channel_features(lam: Tensor, u: Tensor) -> Tensor:

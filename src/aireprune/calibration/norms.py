@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from aireprune.calibrate.walk import Walk
+from aireprune.calibration.walk import Walk
 from aireprune.nn.s5 import BatchNorm
 
 FLOOR = 1e-12

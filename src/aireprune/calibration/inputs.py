@@ -20,8 +20,6 @@ SEED = 20261
 BATCH_TOKENS = 2**14
 HELD_OUT = 4  # every fourth batch judges what the others suggest
 
-InputSource = np.ndarray | Tensor | str | Path
-
 
 class Inputs:
     """Sequences in batches; can be gone through any number of times. Every HELD_OUT-th batch is marked as held out."""
@@ -48,10 +46,15 @@ class Inputs:
         return number % HELD_OUT == HELD_OUT - 1
 
 
+InputSource = Inputs | np.ndarray | Tensor | str | Path
+
+
 def read_inputs(source: InputSource, count: int = COUNT) -> Inputs:
     """At most `count` sequences: a seeded choice from a task's training split, the first ones of files and arrays."""
     if count < 1:
         raise AireError(f"Calibration needs at least one sequence; got a count of {count}.")
+    if isinstance(source, Inputs):
+        return source
     if isinstance(source, Tensor):
         source = source.detach().cpu().numpy()
     if isinstance(source, np.ndarray):

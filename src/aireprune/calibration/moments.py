@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-RIDGES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FALLBACK = 1e-3  # where there is nothing to hold out
 TINY = 1e-30
 TOKENS = 2**13  # rows converted to double precision at a time
@@ -57,7 +57,7 @@ class Moments:
         """1/diag(S), and the scaled Gram matrix with its ridge; features that are 0 stay out."""
         inverse = inverse_root(self.gram.diagonal(dim1=-2, dim2=-1))
         scaled = self.gram * inverse[..., :, None] * inverse[..., None, :]
-        scaled.diagonal(dim1=-2, dim2=-1).add_(torch.where(inverse > 0, ridge, 1.0))
+        scaled.diagonal(dim1=-2, dim2=-1).add_(torch.where(inverse > 0, torch.full_like(inverse, ridge), 1.0))
         return inverse, scaled
 
     def loss(self, change: Tensor) -> Tensor:

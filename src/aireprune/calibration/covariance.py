@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aireprune.calibrate.inputs import COUNT, InputSource, read_inputs
-from aireprune.calibrate.moments import TOKENS
-from aireprune.calibrate.stack import open_stack
+from aireprune.calibration.inputs import COUNT, InputSource, read_inputs
+from aireprune.calibration.moments import TOKENS
+from aireprune.calibration.stack import open_stack
 from aireprune.errors import AireError
 from aireprune.ops.scan import diagonal_scan
 from aireprune.reduce import lti_family

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from aireprune.calibrate.inputs import Inputs
-from aireprune.calibrate.stack import Stack
+from aireprune.calibration.inputs import Inputs
+from aireprune.calibration.stack import Stack
 
 MEMORY = 2**30
 

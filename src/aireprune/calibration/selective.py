@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.calibrate.moments import TOKENS, Moments, best_change
-from aireprune.calibrate.stack import MambaStack
-from aireprune.calibrate.walk import Walk, read_and_target
+from aireprune.calibration.linear import fit_linear
+from aireprune.calibration.moments import TOKENS, Moments, best_change
+from aireprune.calibration.stack import MambaStack
+from aireprune.calibration.walk import Walk, read_and_target
 from aireprune.nn.mamba import MambaLayer
 from aireprune.ops.conv import causal_conv
 from aireprune.ops.selective import selective_scan
@@ -118,19 +119,8 @@ def fit_gate(walk: Walk, layer: MambaLayer) -> None:
 
 def fit_projection(walk: Walk, layer: MambaLayer) -> None:
     """W, and its bias where it has one."""
-    out = layer.out_proj
-    width = len(layer.D) + (out.bias is not None)
-    parts = [Moments.zeros(width, out.weight.shape[0]) for _ in range(2)]
-    for u, target, held in read_and_target(walk):
-        features = layer.scan_output(u)
-        residual = target - out(features)
-        if out.bias is not None:
-            features = torch.cat([features, torch.ones_like(features[..., :1])], -1)
-        parts[held].add(features.flatten(0, 1), residual.flatten(0, 1))
-    change = best_change(parts[0], parts[1] if parts[1].power > 0 else None)
-    out.weight.add_(change[: len(layer.D)].T)
-    if out.bias is not None:
-        out.bias.add_(change[-1])
+    stream = ((layer.scan_output(u), target, held) for u, target, held in read_and_target(walk))
+    fit_linear(layer.out_proj.weight, layer.out_proj.bias, stream)
 
 
 def strongest_directions(walk: Walk, layer: MambaLayer) -> Tensor:

@@ -101,9 +101,16 @@ class S4DStack:
         return None
 
     def before_norm(self, i: int, z: Tensor, y: Tensor) -> Tensor:
-        mix = self.layer(i).output_linear.get_submodule("0")
-        assert isinstance(mix, nn.Conv1d)
-        return z + F.glu(F.linear(F.gelu(y), mix.weight[:, :, 0], mix.bias), dim=-1)
+        return z + F.glu(self.mix(i, F.gelu(y)), dim=-1)
+
+    def mixing(self, i: int) -> nn.Conv1d:
+        """The dense layer that mixes the channels, a convolution of width 1."""
+        mixing = self.layer(i).output_linear.get_submodule("0")
+        assert isinstance(mixing, nn.Conv1d)
+        return mixing
+
+    def mix(self, i: int, g: Tensor) -> Tensor:
+        return F.linear(g, self.mixing(i).weight[:, :, 0], self.mixing(i).bias)
 
 
 class MambaStack:
@@ -143,8 +150,8 @@ def open_stack(model: nn.Module) -> S5Stack | S4DStack | MambaStack:
             opened: S5Stack | S4DStack | MambaStack = stack(model)  # type: ignore[arg-type]
             return opened
     raise AireError(
-        f"Calibration walks through aireprune's own models (S5, S4D, Mamba), and a {type(model).__name__} is not one of "
-        "them."
+        f"Calibration walks through aireprune's own models (S5, S4D, Mamba), and a {type(model).__name__} is not one "
+        "of them."
     )
 
 
