@@ -34,7 +34,7 @@ from aireprune.system import ModalSystem, concatenate, difference
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from aireprune.calibrate.inputs import InputSource
+    from aireprune.calibration.inputs import InputSource
     from aireprune.end_to_end import EndToEnd
 
     ModelOrPath = nn.Module | str | Path
@@ -101,7 +101,7 @@ def certify_model(
 def read_examples(data: InputSource, count: int = EXAMPLES) -> Iterable[Tensor]:
     """At most `count` inputs in batches: of a task, its test split."""
     from aireprune import embedded
-    from aireprune.calibrate.inputs import Inputs, read_inputs
+    from aireprune.calibration.inputs import Inputs, read_inputs
     from aireprune.tasks import TASKS, load_task
 
     if isinstance(data, str) and data in (*TASKS, "digits"):
