@@ -80,7 +80,7 @@ def _spread(heights: Mapping[str, float]) -> dict[str, float]:
     """Label heights in the order of the line ends, at least a line apart and inside the chart."""
     order = sorted(heights, key=lambda name: heights[name])
     placed: dict[str, float] = {}
-    previous = TOP - LINE_HEIGHT
+    previous: float = TOP - LINE_HEIGHT
     for name in order:
         previous = placed[name] = max(heights[name], previous + LINE_HEIGHT)
     limit: float = HEIGHT - BOTTOM

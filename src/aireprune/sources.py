@@ -84,7 +84,9 @@ def open_source(
     layers = find_layers(opened, found, where)
     if not what.config and any(layer.family in ASSUMED for layer in layers):
         assumed = sorted({ASSUMED[layer.family] for layer in layers if layer.family in ASSUMED})
-        notices.append(f"no configuration came with {where}; assuming {' and '.join(assumed)} (--config FILE says otherwise).")
+        notices.append(
+            f"no configuration came with {where}; assuming {' and '.join(assumed)} (--config FILE says otherwise)."
+        )
     return Source(where, opened, found, layers, notices, checkpoint=what)
 
 

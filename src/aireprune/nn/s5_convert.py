@@ -119,7 +119,7 @@ def _conj_sym(arrays: NamedArrays) -> bool | None:
 
     Conjugates of each other among the stored poles: no. All on one side, and too many for chance: yes. Else None.
     """
-    layers = {}
+    layers: dict[str, dict[str, np.ndarray]] = {}
     for name in arrays.shapes:
         parts = re.fullmatch(r"layers\.(\d+)\.seq\.Lambda_(re|im)", torch_name(name))
         if parts:
