@@ -247,6 +247,8 @@ def _filled_rows(source: Source, plan: Plan) -> list[str]:
 def _given_or_made(
     what: nn.Module | Checkpoint, plan: Plan | None, covariances: Covariances, options: dict[str, Any]
 ) -> Plan:
+    if plan is not None and not isinstance(plan, Plan):
+        raise AireError(f"plan is a Plan (aireprune.plan, Plan.load), not a {type(plan).__name__}; a share is ratio=…")
     if plan is None:
         return _plan(what, covariances=covariances, **options)
     if options:

@@ -71,6 +71,8 @@ def open_source(
     if isinstance(what, str | Path):
         what = open_checkpoint(what, config)
     if not isinstance(what, Checkpoint):
+        if not hasattr(what, "state_dict"):
+            raise AireError(f"Expected a model or the path of a checkpoint, not a {type(what).__name__}.")
         if isinstance(config, Mapping):
             choices = {**config, **choices}
         elif config is not None:

@@ -125,6 +125,16 @@ def test_a_pruned_full_spectrum_reloads_whatever_its_poles_look_like(tmp_path):
         assert aireprune.load(tmp_path / f"{seed}.msgpack").config.conj_sym is False
 
 
+def test_arguments_of_the_wrong_kind_in_python(s5_file):
+    for call, message in (
+        (lambda: aireprune.prune(s5_file, 0.5), "plan is a Plan"),
+        (lambda: aireprune.plan(5, ratio=0.5), "Expected a model or the path"),
+        (lambda: aireprune.plan(s5_file, ratio="0.5"), "are numbers"),
+    ):
+        with pytest.raises(aireprune.AireError, match=message):
+            call()
+
+
 def test_own_format_round_trip_and_second_pruning(tmp_path):
     model = aireprune.load(embedded.MODEL)
     once = aireprune.prune(model, ratio=0.5)
