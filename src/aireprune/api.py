@@ -100,7 +100,7 @@ def plan(
     reduce: 'truncate' (kept states stay as they are), 'refit' (they get the H2-optimal readout) or 'balanced' (balanced
     truncation, which ranks its new states by squared Hankel singular values; method 'aire' only). S5, LRU and S4D.
     covariances: for 'balanced', measured ones of the states (Re x, Im x) of each layer in place of closed forms.
-    measured: for 'aire-calibrated', the scores of each layer's states (`aireprune.calibration.measured_damage`).
+    measured: for '…-calibrated' methods, the scores of each layer's states (`calibration.damage.measured_scores`).
     """
     source = open_source(model_or_path, config, layout, granularity)
     states, hankel = source.states(), None

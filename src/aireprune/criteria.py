@@ -49,12 +49,12 @@ def random(states: LayerStates, settings: Settings) -> np.ndarray:
     return np.random.default_rng((settings.seed, settings.layer)).random(len(states))
 
 
-def damage(states: LayerStates, settings: Settings) -> np.ndarray:
-    """[damage] what the layer's output loses with the state, after the others make up for it; measured beforehand."""
+def measured(states: LayerStates, settings: Settings) -> np.ndarray:
+    """[measured-energy] or [damage], measured on data beforehand (`aireprune.calibration.damage`)."""
     if settings.measured is None:
         raise AireError(
-            "Method 'aire-calibrated' scores states by what their removal does to real data. Give inputs with "
-            "--calibrate SOURCE (calibrate= in Python)."
+            "This method scores states by what they do to real data. Give inputs with --calibrate SOURCE "
+            "(calibrate= in Python)."
         )
     return np.array(settings.measured, dtype=np.float64)
 
@@ -83,7 +83,8 @@ CRITERIA: dict[str, Criterion] = {
     "peak": peak,
     "magnitude": magnitude,
     "random": random,
-    "damage": damage,
+    "measured-energy": measured,
+    "damage": measured,
     "energy-published": energy_published,
     "peak-published": peak_published,
 }

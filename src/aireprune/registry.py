@@ -36,6 +36,14 @@ METHODS = {
         Method("last-published", "peak-published", True, "global", "last with the slip of the authors' code"),
         Method(
             "aire-calibrated",
+            "measured-energy",
+            True,
+            "global",
+            "Mamba: the energy a state puts out under real gates; needs --calibrate",
+            True,
+        ),
+        Method(
+            "damage-calibrated",
             "damage",
             True,
             "global",

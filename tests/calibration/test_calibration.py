@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,11 @@ from torch import nn
 import aireprune
 from aireprune import AireError, embedded
 from aireprune.calibration.covariance import measured_covariances
-from aireprune.calibration.damage import elimination_losses
+from aireprune.calibration.damage import elimination_losses, measured_scores
 from aireprune.calibration.inputs import Inputs, read_inputs
 from aireprune.calibration.moments import Moments, MomentsWithSkip, best_change
 from aireprune.calibration.readout import calibrate
+from aireprune.calibration.stack import open_stack
 from aireprune.families import FAMILIES
 from aireprune.nn.mamba import MambaModel
 from aireprune.nn.mamba import initialize as initialize_mamba
@@ -192,7 +194,7 @@ def test_balanced_and_calibrated_by_name(tmp_path: Path) -> None:
 def test_a_torch_file_stays_one(name: str, tmp_path: Path) -> None:
     full = MODELS[name]()
     torch.save(full.state_dict(), tmp_path / "full.pth")
-    options = {"reduce": "balanced"} if name == "s4d" else {"method": "aire-calibrated"}
+    options = {"reduce": "balanced"} if name == "s4d" else {"method": "damage-calibrated"}
     aireprune.prune_file(tmp_path / "full.pth", tmp_path / "small.pth", ratio=0.5, calibrate=inputs(), **options)
     small = aireprune.prune(aireprune.load(tmp_path / "full.pth"), ratio=0.5, calibrate=inputs(), **options)
     assert distance(small, aireprune.load(tmp_path / "small.pth"), inputs(4, 9)) < 1e-8
@@ -217,3 +219,27 @@ def test_sources_of_inputs(tmp_path: Path) -> None:
     for wrong in (np.zeros((2, 3, 4, 5)), np.zeros((0, 4)), tmp_path / "nowhere", np.full((1, 4), np.nan)):
         with pytest.raises(AireError):
             read_inputs(wrong)
+
+
+def test_measured_energy_is_the_energy_of_the_states_own_output() -> None:
+    """Against running the layer with all but one state's C rows silenced, and D off."""
+    model = mamba()
+    x = inputs()
+    scores = measured_scores(model, x, "measured-energy")
+    alone = copy.deepcopy(model)
+    layer = alone.layers[0]
+    n = layer.states
+    energies = []
+    with torch.no_grad():
+        layer.D.zero_()
+        kept = layer.x_proj.weight[layer.rank + n :].clone()
+        u = open_stack(model).read(0, open_stack(model).encode(torch.as_tensor(x)[:16]))
+        for j in range(n):
+            layer.x_proj.weight[layer.rank + n :] = 0
+            layer.x_proj.weight[layer.rank + n + j] = kept[j]
+            y = layer(u)
+            if layer.out_proj.bias is not None:
+                y = y - layer.out_proj.bias
+            energies.append(float(y.square().sum()))
+    ratio = scores[0] / np.array(energies)
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)

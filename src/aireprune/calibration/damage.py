@@ -1,13 +1,15 @@
-"""[damage]: the criterion of method aire-calibrated for selective layers.
+"""[measured-energy] and [damage]: scores of a selective layer's states, measured on data.
 
-What the removal of states does to a layer's output is measured after the remaining ones make up for it as far as the
+[measured-energy] (method aire-calibrated) is the energy that a state's own part of the layer's output has under real
+gates, w_j' G_jj w_j below. It ignores that states can stand in for each other. [damage] (damage-calibrated) does not: what
+the removal of states does to a layer's output is measured after the remaining ones make up for it as far as the
 calibrated readout can (`aireprune.calibration.selective`). With G the Gram matrix of that problem's features, T the
 removed states, K everything else (kept states and D) and w the present weights, the exact squared error is
 
     loss(T) = w_T' ( G_TT - G_TK G_KK^-1 G_KT ) w_T
 
 States are taken out one by one, each time the one that leaves the smallest loss; a state scores the loss at which it
-went. Measured energies, by contrast, ignore that states can stand in for each other.
+went.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ RIDGE = 1e-4
 
 
 @torch.no_grad()
-def measured_damage(model: nn.Module, inputs: InputSource, count: int = COUNT) -> list[np.ndarray]:
+def measured_scores(model: nn.Module, inputs: InputSource, criterion: str, count: int = COUNT) -> list[np.ndarray]:
     """Scores (N,) of the states of every layer; at most SEQUENCES of the inputs are used."""
+    rule = elimination_losses if criterion == "damage" else output_energies
     stack = open_stack(model)
     if not isinstance(stack, MambaStack):
         raise AireError(
-            "Method 'aire-calibrated' is for selective layers (Mamba). For S5 and S4D, use --reduce balanced with "
+            "Methods that score on data are for selective layers (Mamba). For S5 and S4D, use --reduce balanced with "
             "--calibrate, which measures more than energies."
         )
     given = read_inputs(inputs, count)
@@ -50,10 +53,17 @@ def measured_damage(model: nn.Module, inputs: InputSource, count: int = COUNT) -
         for u in reads:
             moments.add(signals(layer, u), torch.zeros_like(u))
         rows = layer.x_proj.weight[layer.rank + layer.states :].double() @ basis  # (N, r)
-        scores.append(elimination_losses(moments.sums.gram, rows))
+        scores.append(rule(moments.sums.gram, rows))
         zs = [stack.join(i, z, stack.put_out(i, u)) for z, u in zip(zs, reads, strict=True)]
     model.train(training)
     return scores
+
+
+def output_energies(gram: Tensor, weights: Tensor) -> np.ndarray:
+    """w_j' G_jj w_j of each of n states; gram over n r features of states (and others behind them)."""
+    n, r = weights.shape
+    blocks = torch.stack([gram[j * r : (j + 1) * r, j * r : (j + 1) * r] for j in range(n)])
+    return torch.einsum("nr,nrs,ns->n", weights, blocks, weights).numpy()
 
 
 def elimination_losses(gram: Tensor, weights: Tensor, ridge: float = RIDGE) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from aireprune.calibration.covariance import measured_covariances
-from aireprune.calibration.damage import measured_damage
+from aireprune.calibration.damage import measured_scores
 from aireprune.calibration.inputs import COUNT, Inputs, InputSource, read_inputs
 from aireprune.calibration.readout import calibrate
 from aireprune.errors import AireError
@@ -31,7 +31,7 @@ def measure(model: nn.Module, inputs: Inputs, method: str, reduce: str) -> dict[
     if reduce != "truncate":
         found["covariances"] = measured_covariances(model, inputs)
     if find_method(method).measured:
-        found["measured"] = measured_damage(model, inputs)
+        found["measured"] = measured_scores(model, inputs, find_method(method).criterion)
     return found
 
 
