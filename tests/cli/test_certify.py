@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from aireprune import embedded
 from aireprune.audit import certify_layers, violated
 from aireprune.blas import single_threaded
 from aireprune.certificate import audible
-from aireprune.cli import main
 from aireprune.families import FAMILIES
 from aireprune.nn.s4d import S4DConfig, S4DModel
 from aireprune.nn.s4d import initialize as initialize_s4d
@@ -28,23 +26,6 @@ from aireprune.sources import open_source
 from aireprune.system import difference
 
 REDUCTIONS = ("truncate", "refit", "balanced")
-
-
-@pytest.fixture
-def aire(capsys, monkeypatch):
-    """Run a command in this process: (exit status, standard output, standard error)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["aire", *map(str, arguments)])
-        status = 0
-        try:
-            main()
-        except SystemExit as stop:
-            status = stop.code or 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 def s5(**options):

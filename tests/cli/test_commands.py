@@ -16,26 +16,8 @@ from helpers import GOLDEN
 
 import aireprune
 from aireprune import embedded
-from aireprune.cli import main
 
 S5_FILE = GOLDEN / "bidir_bn_half_glu2.msgpack"
-
-
-@pytest.fixture
-def aire(capsys, monkeypatch):
-    """Run a command in this process: (exit status, standard output, standard error)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["aire", *map(str, arguments)])
-        status = 0
-        try:
-            main()
-        except SystemExit as stop:
-            status = stop.code or 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from aireprune.errors import AireError
+from aireprune.nn.model_config import ModelConfig
 
 NORMS = ("none", "layer", "rms")
 MODES = ("pool", "last", "tokens")
 
 
 @dataclass(frozen=True)
-class MambaConfig:
+class MambaConfig(ModelConfig):
     """Configuration of our Mamba: a classifier (mode pool or last) or a language model (mode tokens).
 
     d_model, d_inner, d_conv, dt_rank, d_state: as in the Mamba paper. norm: of every layer's input; final_norm: before
     the head. states: states per layer once they differ from layer to layer.
     """
+
+    needed: ClassVar[tuple[str, ...]] = ("d_input", "d_output", "d_model", "layers")
+    model: ClassVar[str] = "Mamba"
 
     d_input: int
     d_output: int
@@ -63,25 +67,6 @@ class MambaConfig:
     def state_sizes(self) -> tuple[int, ...]:
         """States of every layer."""
         return self.states if self.states is not None else (self.d_state,) * self.layers
-
-    def with_states(self, states: tuple[int, ...]) -> MambaConfig:
-        return replace(self, states=tuple(int(s) for s in states))
-
-    def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        values["states"] = None if self.states is None else list(self.states)
-        return values
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], where: str = "configuration") -> MambaConfig:
-        """Build from a mapping; keys that Mamba does not know are ignored, missing ones are named."""
-        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        needed = [key for key in ("d_input", "d_output", "d_model", "layers") if key not in known]
-        if needed:
-            raise AireError(f"{where}: the Mamba configuration has no {', '.join(needed)}.")
-        if known.get("states") is not None:
-            known["states"] = tuple(known["states"])
-        return cls(**known)
 
     @classmethod
     def infer(cls, shapes: Mapping[str, tuple[int, ...]], **given: Any) -> MambaConfig:

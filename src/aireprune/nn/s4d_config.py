@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from aireprune.errors import AireError
 from aireprune.families.base import expect_shape
+from aireprune.nn.model_config import ModelConfig
 
 
 @dataclass(frozen=True)
-class S4DConfig:
+class S4DConfig(ModelConfig):
     """Configuration of an S4D classifier.
 
     h: channels. n: state size of a channel, counting both halves of each conjugate pair. states: stored pairs per
     channel of every layer, once they differ from layer to layer (else n/2).
     """
+
+    needed: ClassVar[tuple[str, ...]] = ("d_input", "d_output", "h", "n", "layers")
+    model: ClassVar[str] = "S4D"
 
     d_input: int
     d_output: int
@@ -37,25 +41,6 @@ class S4DConfig:
     def modes(self) -> tuple[int, ...]:
         """Stored pairs per channel of every layer."""
         return (self.n // 2,) * self.layers if self.states is None else self.states
-
-    def with_states(self, states: tuple[int, ...]) -> S4DConfig:
-        return replace(self, states=tuple(int(s) for s in states))
-
-    def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        values["states"] = None if self.states is None else list(self.states)
-        return values
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], where: str = "configuration") -> S4DConfig:
-        """Build from a mapping; keys that S4D does not know are ignored, missing ones are named."""
-        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        needed = [key for key in ("d_input", "d_output", "h", "n", "layers") if key not in known]
-        if needed:
-            raise AireError(f"{where}: the S4D configuration has no {', '.join(needed)}.")
-        if known.get("states") is not None:
-            known["states"] = tuple(known["states"])
-        return cls(**known)
 
     @classmethod
     def infer(cls, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Any] | None = None) -> S4DConfig:

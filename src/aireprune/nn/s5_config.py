@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from aireprune.errors import AireError
+from aireprune.nn.model_config import ModelConfig
 
 ACTIVATIONS = ("full_glu", "half_glu1", "half_glu2", "gelu")
 C_INITS = ("lecun_normal", "trunc_standard_normal", "complex_normal")
 
 
 @dataclass(frozen=True)
-class S5Config:
+class S5Config(ModelConfig):
     """Configuration of an S5 classifier; names follow the official implementation's.
 
     h: features. n: state size of a layer, counting both halves of each conjugate pair. blocks: HiPPO blocks at
     initialisation. states: stored modes per layer once they differ from layer to layer (n/2 with conj_sym, else n).
     """
+
+    needed: ClassVar[tuple[str, ...]] = ("d_input", "d_output", "h", "n", "layers")
+    model: ClassVar[str] = "S5"
 
     d_input: int
     d_output: int
@@ -66,22 +69,3 @@ class S5Config:
     def one_c_matrix(self) -> bool:
         """Both directions share one C with twice the columns (the official complex_normal initialisation)."""
         return self.C_init == "complex_normal"
-
-    def with_states(self, states: tuple[int, ...]) -> S5Config:
-        return replace(self, states=tuple(int(s) for s in states))
-
-    def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        values["states"] = None if self.states is None else list(self.states)
-        return values
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], where: str = "configuration") -> S5Config:
-        """Build from a mapping; keys that S5 does not know (seed, name, …) are ignored, missing ones are named."""
-        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        needed = [key for key in ("d_input", "d_output", "h", "n", "layers") if key not in known]
-        if needed:
-            raise AireError(f"{where}: the S5 configuration has no {', '.join(needed)}.")
-        if known.get("states") is not None:
-            known["states"] = tuple(known["states"])
-        return cls(**known)

@@ -1,0 +1,36 @@
+"""What the configurations of our models have in common: they become JSON and come back, and take new state counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+from aireprune.errors import AireError
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Base of frozen dataclasses that have a field `states`: the state counts per layer, or None."""
+
+    needed: ClassVar[tuple[str, ...]] = ()  # fields without which there is no model
+    model: ClassVar[str] = ""  # its name in messages
+
+    def with_states(self, states: tuple[int, ...]) -> Self:
+        return replace(self, states=tuple(int(s) for s in states))  # type: ignore[call-arg]
+
+    def to_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        values["states"] = None if values["states"] is None else list(values["states"])
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "configuration") -> Self:
+        """Build from a mapping; keys that the model does not know (seed, name, …) are ignored, missing ones are named."""
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        missing = [key for key in cls.needed if key not in known]
+        if missing:
+            raise AireError(f"{where}: the {cls.model} configuration has no {', '.join(missing)}.")
+        if known.get("states") is not None:
+            known["states"] = tuple(known["states"])
+        return cls(**known)
