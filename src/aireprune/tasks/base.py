@@ -1,0 +1,132 @@
+"""What a model is trained and judged on: three splits of stored arrays, and how they become a model's inputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from aireprune.errors import AireError
+
+VALIDATION_SEED = 20260
+
+Decode = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples as they are stored: small integers, decoded only when a batch is asked for.
+
+    x: (N, L) or (N, L, d) values, (N, L) tokens, or (N, 2, L) pairs of documents. y: classes (N,), or for a language
+    model the next token at every step (N, L). lengths: valid steps, (N,) or (N, 2) for pairs; None when all are.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    lengths: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def rows(self, chosen: np.ndarray | slice) -> Split:
+        """The chosen examples alone."""
+        return Split(self.x[chosen], self.y[chosen], None if self.lengths is None else self.lengths[chosen])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What model(x, lengths) takes, and the answers y. Pairs: first documents first, (2n, L)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    lengths: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A data set in three splits.
+
+    length: steps (the most, when they vary). d_input: features of a step, or the number of different tokens. classes:
+    outputs. decode: stored values to model inputs, float32 (n, L, d_input) or int64 tokens (n, L). chance: the metric
+    of a model that has learnt nothing.
+    """
+
+    name: str
+    length: int
+    d_input: int
+    classes: int
+    decode: Decode
+    train: Split
+    validation: Split
+    test: Split
+
+    @property
+    def language(self) -> bool:
+        """Judged by bits per byte instead of accuracy."""
+        return self.test.y.ndim == 2
+
+    @property
+    def pairs(self) -> bool:
+        return self.decode is tokens and self.test.x.ndim == 3
+
+    @property
+    def metric(self) -> str:
+        return "bits per byte" if self.language else "accuracy"
+
+    def inputs(self, x: np.ndarray) -> np.ndarray:
+        """Stored values -> model inputs."""
+        return self.decode(np.concatenate([x[:, 0], x[:, 1]]) if self.pairs else x)
+
+    def batch(self, split: Split) -> Batch:
+        """The whole split as one batch (take some `rows` of it first)."""
+        lengths = split.lengths.T.reshape(-1) if split.lengths is not None else None
+        return Batch(self.inputs(split.x), split.y, None if lengths is None else lengths.astype(np.int64))
+
+    def drop(self, full: float, value: float) -> float:
+        """How much worse `value` is than `full`: points of accuracy, or per cent of the bits per byte, both / 100."""
+        return value / full - 1 if self.language else full - value
+
+
+def tokens(x: np.ndarray) -> np.ndarray:
+    """Token numbers as the models take them."""
+    return x.astype(np.int64)
+
+
+def normalised(length: int, mean: float | tuple[float, ...], std: float | tuple[float, ...]) -> Decode:
+    """Grey or colour values (n, ...) of 0 to 255 -> (x / 255 - mean) / std, (n, length, d)."""
+    centre, spread = np.atleast_1d(np.asarray(mean, np.float32)), np.atleast_1d(np.asarray(std, np.float32))
+
+    def decode(x: np.ndarray) -> np.ndarray:
+        values: np.ndarray = x.reshape(len(x), length, len(centre)).astype(np.float32) / np.float32(255)
+        return (values - centre) / spread
+
+    return decode
+
+
+def data_folder() -> Path:
+    """Where data sets are: $AIRE_DATA, or ../shared/data beside this checkout."""
+    if "AIRE_DATA" in os.environ:
+        return Path(os.environ["AIRE_DATA"])
+    return Path(__file__).resolve().parents[4] / "shared" / "data"
+
+
+def find_data(task: str, candidates: tuple[str, ...], how: str) -> Path:
+    """The first of the candidates (below the data folder) that exists; else an error that says how to get one."""
+    folder = data_folder()
+    for name in candidates:
+        if (folder / name).exists():
+            return folder / name
+    looked = " or ".join(str(folder / name) for name in candidates)
+    raise AireError(
+        f"The {task} task needs {looked}, which is not there. {how} The folder is named by the environment variable "
+        "AIRE_DATA."
+    )
+
+
+def hold_out(split: Split, count: int, seed: int = VALIDATION_SEED) -> tuple[Split, Split]:
+    """(the rest, `count` examples chosen by the seed)."""
+    order = np.random.default_rng(seed).permutation(len(split))
+    return split.rows(order[count:]), split.rows(order[:count])

@@ -1,0 +1,56 @@
+"""Data that took time to make or to decode, kept on disk as plain .npy files and mapped into memory when used again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from aireprune.errors import AireError
+from aireprune.files.atomic import atomic_folder
+from aireprune.tasks.base import Split
+
+Writer = Callable[[Path], None]
+
+
+def cache_folder() -> Path:
+    """$AIRE_CACHE, or ~/.cache/aireprune."""
+    return Path(os.environ.get("AIRE_CACHE") or Path.home() / ".cache" / "aireprune")
+
+
+def cached(name: str, settings: object, write: Writer) -> Split:
+    """The split that `write` puts into a folder (x.npy, y.npy, maybe lengths.npy), written once per `settings`.
+
+    The folder's name has a digest of repr(settings): whatever changes the data has to be in there.
+    """
+    digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
+    folder = cache_folder() / f"{name}-{digest}"
+    if not folder.is_dir():
+        with atomic_folder(folder, overwrite=True) as temporary:
+            write(temporary)
+    lengths = _mapped(folder / "lengths.npy") if (folder / "lengths.npy").exists() else None
+    return Split(_mapped(folder / "x.npy"), np.array(_mapped(folder / "y.npy"), np.int64), lengths)
+
+
+def _mapped(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise AireError(
+            f"The cached file {path} cannot be read ({error}). Delete its folder to make it again."
+        ) from error
+
+
+def write_arrays(folder: Path, **arrays: np.ndarray) -> None:
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def sections(split: Split, *counts: int) -> list[Split]:
+    """The first counts[0] examples, the next counts[1], ..."""
+    bounds = np.cumsum((0, *counts))
+    return [split.rows(slice(int(a), int(b))) for a, b in pairwise(bounds)]

@@ -1,0 +1,182 @@
+"""A generator of Pathfinder pictures of any size: two discs, two long dashed contours, short distractors.
+
+Label 1: the discs are the two ends of one long contour. Label 0: they are an end of each. Both kinds of picture hold
+the same contours, and the discs are equally far apart in both (a picture is rejected as often as its distance is too
+frequent for its label), so nothing but following a contour tells the labels apart.
+
+Points are (row, column). Contours go in steps of one pixel; their direction is a whole number of 1/256 turns that
+looks up a rounded table, so that no machine's sine can change what is drawn.
+"""
+
+# mypy: allow-untyped-decorators
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+TURN = 256
+COMPASS = np.round(
+    np.stack([np.sin(np.arange(TURN) * 2 * np.pi / TURN), np.cos(np.arange(TURN) * 2 * np.pi / TURN)]), 6
+)
+ATTEMPTS = 40  # to place one contour before the picture is begun anew
+PILOT = 6000  # pictures that estimate the distances
+BINS = 24
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the pictures look; lengths in pixels, bends in 1/256 turns per pixel, brightness 0 to 255.
+
+    contour, distractor: lengths of the long and the short contours. dash, gap: pixels drawn and left out. apart: the
+    least distance between contours. bend: the sharpest turn; drift: how fast it changes.
+    """
+
+    size: int
+    contour: int
+    distractor: int
+    distractors: int
+    dash: int
+    gap: int
+    apart: float
+    bend: int
+    drift: int
+    width: float
+    disc: float
+    brightness: int
+
+
+def draw(style: Style, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """`count` pictures (count, size, size) uint8 and labels 1, 0, 1, 0, ..., the same on every machine."""
+    pictures, labels = np.zeros((count, style.size, style.size), np.uint8), 1 - np.arange(count) % 2
+    draw_into(pictures, style, acceptance(style, seed), np.random.default_rng((seed, 1)))
+    return pictures, labels.astype(np.int64)
+
+
+def draw_into(pictures: np.ndarray, style: Style, keep: np.ndarray, rng: np.random.Generator) -> None:
+    """Fill empty pictures (n, size, size), labels 1, 0, 1, 0, ..."""
+    nodes, bounds = _canvas(style)
+    shape = (style.contour, style.distractor, style.distractors, style.apart, style.bend, style.drift, style.disc)
+    look = (style.dash, style.gap, style.width, style.disc, style.brightness)
+    _draw_all(rng, pictures, nodes, bounds, keep, COMPASS, shape, look)
+
+
+def acceptance(style: Style, seed: int) -> np.ndarray:
+    """(2, BINS): the probability to keep a picture of a label whose discs are so far apart, from a pilot run."""
+    nodes, bounds = _canvas(style)
+    shape = (style.contour, style.distractor, style.distractors, style.apart, style.bend, style.drift, style.disc)
+    distances = np.empty((PILOT, 2))
+    _measure(np.random.default_rng((seed, 0)), distances, style.size, nodes, bounds, COMPASS, shape)
+    edges = np.linspace(0, np.sqrt(2) * style.size, BINS + 1)
+    counts = np.stack([np.histogram(distances[:, label], edges)[0] for label in (0, 1)])
+    keep: np.ndarray = counts.min(0) / np.maximum(counts, 1)
+    return keep
+
+
+def _canvas(style: Style) -> tuple[np.ndarray, np.ndarray]:
+    """Room for all points of a picture, and where each contour begins."""
+    lengths = [style.contour] * 2 + [style.distractor] * style.distractors
+    bounds = np.concatenate([[0], np.cumsum(np.array(lengths) + 1)])
+    return np.empty((bounds[-1], 2)), bounds
+
+
+@njit(cache=True)
+def _contour(rng, compass, nodes, first, last, size, border, apart, bend, drift):  # type: ignore[no-untyped-def]
+    """Walk from a random point through nodes[first:last]; False when it leaves the picture or comes near another."""
+    heading, turn = int(rng.random() * TURN), int(rng.random() * (2 * bend + 1)) - bend
+    row, column = border + rng.random() * (size - 1 - 2 * border), border + rng.random() * (size - 1 - 2 * border)
+    reach = int(apart * 1.6) + 2  # neighbours on the contour itself that may be near
+    for node in range(first, last):
+        if min(row, column) < border or max(row, column) > size - 1 - border:
+            return False
+        for other in range(node):
+            near = (nodes[other, 0] - row) ** 2 + (nodes[other, 1] - column) ** 2 < apart * apart
+            if near and (other < first or other < node - reach):
+                return False
+        nodes[node, 0], nodes[node, 1] = row, column
+        turn = min(bend, max(-bend, turn + int(rng.random() * (2 * drift + 1)) - drift))
+        heading = (heading + turn) % TURN
+        row, column = row + compass[0, heading], column + compass[1, heading]
+    return True
+
+
+@njit(cache=True)
+def _place(rng, compass, nodes, bounds, size, shape):  # type: ignore[no-untyped-def]
+    """Place all contours of one picture."""
+    _, _, _, apart, bend, drift, disc = shape
+    contour = 0
+    while contour < len(bounds) - 1:
+        placed = False
+        for _ in range(ATTEMPTS):
+            first, last = bounds[contour], bounds[contour + 1]
+            if _contour(rng, compass, nodes, first, last, size, disc, apart, bend, drift):
+                placed = True
+                break
+        contour = contour + 1 if placed else 0
+
+
+@njit(cache=True)
+def _discs(rng, nodes, bounds, label):  # type: ignore[no-untyped-def]
+    """The two nodes that get discs: label 1 the ends of one long contour, label 0 an end of each."""
+    if label == 1:
+        which = int(rng.random() * 2)
+        return bounds[which], bounds[which + 1] - 1
+    first = bounds[0] if rng.random() < 0.5 else bounds[1] - 1
+    second = bounds[1] if rng.random() < 0.5 else bounds[2] - 1
+    return first, second
+
+
+@njit(cache=True)
+def _distance(nodes, a, b):  # type: ignore[no-untyped-def]
+    return np.sqrt((nodes[a, 0] - nodes[b, 0]) ** 2 + (nodes[a, 1] - nodes[b, 1]) ** 2)
+
+
+@njit(cache=True)
+def _measure(rng, distances, size, nodes, bounds, compass, shape):  # type: ignore[no-untyped-def]
+    for row in range(len(distances)):
+        _place(rng, compass, nodes, bounds, size, shape)
+        for label in range(2):
+            a, b = _discs(rng, nodes, bounds, label)
+            distances[row, label] = _distance(nodes, a, b)
+
+
+@njit(cache=True)
+def _draw_all(rng, pictures, nodes, bounds, keep, compass, shape, look):  # type: ignore[no-untyped-def]
+    size = pictures.shape[1]
+    dash, gap, width, disc, brightness = look
+    for index in range(len(pictures)):
+        label = 1 - index % 2
+        while True:
+            _place(rng, compass, nodes, bounds, size, shape)
+            a, b = _discs(rng, nodes, bounds, label)
+            place = int(_distance(nodes, a, b) / (np.sqrt(2.0) * size) * keep.shape[1])
+            if rng.random() < keep[label, place]:
+                break
+        picture = pictures[index]
+        for contour in range(len(bounds) - 1):
+            phase = int(rng.random() * (dash + gap))
+            for node in range(bounds[contour], bounds[contour + 1] - 1):
+                if (node - bounds[contour] + phase) % (dash + gap) < dash:
+                    _segment(picture, nodes[node], nodes[node + 1], width, brightness)
+        _segment(picture, nodes[a], nodes[a], 2 * disc, 255)
+        _segment(picture, nodes[b], nodes[b], 2 * disc, 255)
+
+
+@njit(cache=True)
+def _segment(picture, a, b, width, brightness):  # type: ignore[no-untyped-def]
+    """Brighten the pixels within width / 2 of the line from a to b, with soft edges. a = b: a disc."""
+    size, half = len(picture), width / 2
+    top, bottom = min(a[0], b[0]) - half - 1, max(a[0], b[0]) + half + 1
+    left, right = min(a[1], b[1]) - half - 1, max(a[1], b[1]) + half + 1
+    drow, dcolumn = b[0] - a[0], b[1] - a[1]
+    square = drow * drow + dcolumn * dcolumn
+    for row in range(max(0, int(top)), min(size, int(bottom) + 2)):
+        for column in range(max(0, int(left)), min(size, int(right) + 2)):
+            along = 0.0
+            if square > 0:
+                along = min(1.0, max(0.0, ((row - a[0]) * drow + (column - a[1]) * dcolumn) / square))
+            away = np.sqrt((row - a[0] - along * drow) ** 2 + (column - a[1] - along * dcolumn) ** 2)
+            light = int(brightness * min(1.0, max(0.0, half + 0.5 - away)))
+            picture[row, column] = max(picture[row, column], light)

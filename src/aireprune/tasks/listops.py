@@ -1,0 +1,193 @@
+"""ListOps: the value of a nested expression such as [MAX 2 9 [MIN 4 7 ] 0 ], one of ten digits.
+
+The grammar is that of Nangia and Bowman (2018) with the bounds of the Long Range Arena: a node is a digit with
+probability 0.75, otherwise one of MIN, MAX, MED (median, rounded down) and SM (sum modulo 10) of 2 to `args` nodes.
+"""
+
+# mypy: allow-untyped-decorators
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+from aireprune.errors import AireError
+from aireprune.tasks.base import Split, Task, data_folder, tokens
+from aireprune.tasks.cache import cached, sections, write_arrays
+
+WORDS = ("<pad>", "<unk>", "[MIN", "[MAX", "[MED", "[SM", "]", *"0123456789")  # 17 tokens; the place is the number
+MIN, MAX, MED, SM, CLOSE, ZERO = 2, 3, 4, 5, 6, 7
+LENGTH = 2048
+PARTS = {"train": 96_000, "val": 2_000, "test": 2_000}
+FOLDERS = ("lra_release/listops-1000", "listops-1000", "lra_release/listops", "listops")
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Bounds of the generator. depth: of digits, so at most depth - 1 operators are nested. lengths: in tokens.
+
+    balanced: every answer equally often. Otherwise MIN and MAX make 0 and 9 the most frequent ones, as in LRA.
+    """
+
+    count: int
+    depth: int
+    args: int
+    shortest: int
+    longest: int
+    balanced: bool
+    seed: int = 2018
+    digit: float = 0.75
+
+
+LRA = Grammar(sum(PARTS.values()), depth=10, args=10, shortest=501, longest=1999, balanced=False)
+MINI = Grammar(44_000, depth=5, args=5, shortest=12, longest=96, balanced=True)
+
+
+def listops() -> Task:
+    """96,000 + 2,000 + 2,000 expressions of 501 to 1,999 tokens: LRA's files if they are there, else generated."""
+    folder = next((data_folder() / name for name in FOLDERS if (data_folder() / name).is_dir()), None)
+    if folder is None:
+        return _task("listops", LENGTH, sections(generated(LRA), *PARTS.values()))
+    return _task("listops", LENGTH, [read_tsv(folder / f"basic_{part}.tsv", LENGTH) for part in PARTS])
+
+
+def listops_mini() -> Task:
+    """40,000 + 2,000 + 2,000 generated expressions of 12 to 96 tokens, at most 4 operators deep, every answer 10 %."""
+    return _task("listops-mini", MINI.longest, sections(generated(MINI), 40_000, 2_000, 2_000))
+
+
+def _task(name: str, length: int, splits: list[Split]) -> Task:
+    return Task(name, length, len(WORDS), 10, tokens, *splits)
+
+
+def generated(grammar: Grammar) -> Split:
+    """Different expressions in random order, made once and then read from the cache."""
+    return cached("listops", (grammar, WORDS), lambda folder: _write(folder, grammar))
+
+
+def _write(folder: Path, grammar: Grammar) -> None:
+    split = generate(grammar)
+    assert split.lengths is not None
+    write_arrays(folder, x=split.x, y=split.y, lengths=split.lengths)
+
+
+def generate(grammar: Grammar) -> Split:
+    """`count` different expressions by the grammar's seed, the same on every machine."""
+    rng = np.random.default_rng(grammar.seed)
+    room = np.full(10, -(-grammar.count // 10) if grammar.balanced else grammar.count)
+    x, y = np.zeros((grammar.count, grammar.longest), np.uint8), np.empty(grammar.count, np.int64)
+    lengths, seen, row = np.empty(grammar.count, np.int64), set[bytes](), 0
+    buffer = np.zeros(grammar.longest, np.uint8)
+    while row < grammar.count:
+        length, value = grow(
+            rng, buffer, room, grammar.depth, grammar.args, grammar.shortest, grammar.longest, grammar.digit
+        )
+        key = buffer[:length].tobytes()
+        if key in seen:
+            continue
+        seen.add(key)
+        x[row, :length], y[row], lengths[row] = buffer[:length], value, length
+        room[value] -= 1
+        row += 1
+    order = rng.permutation(grammar.count)
+    return Split(x[order], y[order], lengths[order])
+
+
+@njit(cache=True)
+def grow(
+    rng: np.random.Generator,
+    out: np.ndarray,
+    room: np.ndarray,
+    depth: int,
+    args: int,
+    shortest: int,
+    longest: int,
+    digit: float,
+) -> tuple[int, int]:
+    """Write the tokens of the next expression of the right length whose value has room; (length, value)."""
+    while True:
+        length, value = grow_any(rng, out, depth, args, longest, digit)
+        if length >= shortest and room[value] > 0:
+            return length, value
+
+
+@njit(cache=True)
+def grow_any(
+    rng: np.random.Generator, out: np.ndarray, depth: int, args: int, longest: int, digit: float
+) -> tuple[int, int]:
+    """Any expression, in the order of reading; (0, 0) when it gets longer than `longest`."""
+    operator, missing = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
+    values, filled = np.zeros((depth, args), np.int64), np.zeros(depth, np.int64)
+    level, length = 0, 0  # level: operators that are open
+    while length < longest:
+        if level + 1 < depth and rng.random() >= digit:
+            operator[level] = MIN + int(rng.random() * 4)
+            missing[level], filled[level] = 2 + int(rng.random() * (args - 1)), 0
+            out[length] = operator[level]
+            length, level = length + 1, level + 1
+            continue
+        value = int(rng.random() * 10)
+        out[length] = ZERO + value
+        length += 1
+        while level > 0:
+            values[level - 1, filled[level - 1]] = value
+            filled[level - 1] += 1
+            if filled[level - 1] < missing[level - 1]:
+                break
+            if length == longest:
+                return 0, 0
+            value = apply(operator[level - 1], values[level - 1, : filled[level - 1]])
+            out[length] = CLOSE
+            length, level = length + 1, level - 1
+        if level == 0:
+            return length, value
+    return 0, 0
+
+
+@njit(cache=True)
+def apply(operator: int, values: np.ndarray) -> int:
+    if operator == MIN:
+        return int(values.min())
+    if operator == MAX:
+        return int(values.max())
+    if operator == MED:
+        return int(np.median(values))
+    return int(values.sum() % 10)
+
+
+def read_tsv(path: Path, length: int) -> Split:
+    """LRA's files: a header, then `Source<tab>Target`. The parentheses of the source are left out, as all loaders do."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AireError(f"The listops task cannot read {path}: {error}.") from error
+    if not lines or lines[0].split("\t") != ["Source", "Target"]:
+        raise AireError(f"{path} does not begin with the header line Source<tab>Target of the LRA release.")
+    rows = [line for line in lines[1:] if line]
+    x, y, lengths = (
+        np.zeros((len(rows), length), np.uint8),
+        np.empty(len(rows), np.int64),
+        np.empty(len(rows), np.int64),
+    )
+    for row, line in enumerate(rows):
+        numbers, y[row] = _parse(line, f"{path}, line {row + 2}")
+        numbers = numbers[:length]
+        x[row, : len(numbers)], lengths[row] = numbers, len(numbers)
+    return Split(x, y, lengths)
+
+
+NUMBERS = {word: number for number, word in enumerate(WORDS)}
+
+
+def _parse(line: str, where: str) -> tuple[list[int], int]:
+    """(token numbers, value) of one line."""
+    cells = line.split("\t")
+    if len(cells) != 2 or not (cells[1].isdigit() and len(cells[1]) == 1):
+        raise AireError(f"{where}: expected an expression, a tab and one digit, found {line[-40:]!r} at its end.")
+    words = cells[0].strip('"').replace("(", " ").replace(")", " ").split()
+    if not words:
+        raise AireError(f"{where}: the expression is empty.")
+    return [NUMBERS.get(word, 1) for word in words], int(cells[1])
