@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import aireprune
-from aireprune.evaluate import accuracy
+from aireprune.evaluate import evaluate
 from aireprune.nn.mamba import MambaModel
 from aireprune.nn.mamba import initialize as initialize_mamba
 from aireprune.nn.mamba_config import MambaConfig
@@ -92,9 +92,9 @@ def public(name):
 def test_the_public_mamba(tmp_path):
     model, task = aireprune.load(public("mamba_smnist.pth")), load_task("smnist")
     part = Split(task.test.x[:300], task.test.y[:300])
-    assert accuracy(model, task, part) > 0.97
+    assert evaluate(model, task, part) > 0.97
     aireprune.prune_file(public("mamba_smnist.pth"), tmp_path / "out.pth", ratio=0.25)
-    assert accuracy(aireprune.load(tmp_path / "out.pth"), task, part) > 0.9
+    assert evaluate(aireprune.load(tmp_path / "out.pth"), task, part) > 0.9
 
 
 def test_the_public_s4d(tmp_path):

@@ -14,7 +14,7 @@ import aireprune
 from aireprune import embedded
 from aireprune.certificate import certify
 from aireprune.errors import AireError
-from aireprune.evaluate import accuracy
+from aireprune.evaluate import evaluate
 from aireprune.families import FAMILIES, find_layers
 from aireprune.families.base import LTIFamily
 from aireprune.families.storing import is_bfloat16, to_bfloat16
@@ -338,8 +338,8 @@ def test_hankel_slots_are_ranked() -> None:
 def test_the_embedded_model_keeps_its_accuracy() -> None:
     task, model = embedded.digits(), aireprune.load(embedded.MODEL)
     split = Split(task.test.x[:300], task.test.y[:300])
-    balanced = accuracy(aireprune.prune(model, ratio=0.5, reduce="balanced"), task, split)
-    plain = accuracy(aireprune.prune(model, ratio=0.5), task, split)
+    balanced = evaluate(aireprune.prune(model, ratio=0.5, reduce="balanced"), task, split)
+    plain = evaluate(aireprune.prune(model, ratio=0.5), task, split)
     assert balanced >= 0.97
     assert balanced > plain + 0.1
 

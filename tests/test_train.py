@@ -11,9 +11,10 @@ import torch
 import aireprune
 from aireprune import embedded
 from aireprune.errors import AireError
-from aireprune.evaluate import accuracy
+from aireprune.evaluate import evaluate
 from aireprune.nn.s5_config import S5Config
 from aireprune.tasks import Split, Task, data_folder, load_task
+from aireprune.tasks.base import normalised
 from aireprune.train import Recipe, train_model
 
 CONFIG = S5Config(d_input=1, d_output=2, h=8, n=8, layers=1, bidirectional=True, dropout=0.1, C_init="lecun_normal")
@@ -28,7 +29,7 @@ def toy_task(count=200, length=16):
     x = x.astype(np.uint8)
     parts = [Split(x[i::4], y[i::4].astype(np.int64)) for i in range(4)]
     train = Split(np.concatenate([parts[0].x, parts[1].x]), np.concatenate([parts[0].y, parts[1].y]))
-    return Task("toy", length, 1, 2, 0.3, 0.25, train, parts[2], parts[3])
+    return Task("toy", length, 1, 2, normalised(length, 0.3, 0.25), train, parts[2], parts[3])
 
 
 def test_a_resumed_run_ends_in_the_same_weights(tmp_path):
@@ -54,7 +55,7 @@ def test_other_settings_do_not_resume(tmp_path):
 def test_it_learns(tmp_path):
     task = toy_task(400)
     model = train_model(task, CONFIG, Recipe(epochs=12, batch=20, lr=1e-2), tmp_path)
-    assert accuracy(model, task, task.test) > 0.9
+    assert evaluate(model, task, task.test) > 0.9
 
 
 def test_unknown_task_and_missing_data(monkeypatch, tmp_path):
@@ -68,7 +69,7 @@ def test_unknown_task_and_missing_data(monkeypatch, tmp_path):
 def test_the_embedded_model_is_what_it_is_said_to_be():
     model, task = aireprune.load(embedded.MODEL), embedded.digits()
     part = Split(task.test.x[:200], task.test.y[:200])
-    assert accuracy(model, task, part) >= 0.98
+    assert evaluate(model, task, part) >= 0.98
     assert len(task.test) == 1000
     summary = json.loads((embedded.MODEL / "training.json").read_text())
     assert summary["test"] >= 0.98

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aireprune
 from aireprune import embedded
-from aireprune.evaluate import accuracy
+from aireprune.evaluate import evaluate
 from aireprune.plot import line_chart
 from aireprune.tasks import data_folder
 
@@ -27,12 +27,12 @@ def main() -> None:
     if (data_folder() / "mnist.npz").is_file():
         lines["truncate + calibrated"] = {"calibrate": "smnist"}
         lines["balanced + calibrated"] = {"reduce": "balanced", "calibrate": "smnist"}
-    full = accuracy(model, task, task.test)
+    full = evaluate(model, task, task.test)
     found: dict[str, list[float]] = {}
     for name, options in lines.items():
         found[name] = []
         for ratio in RATIOS:
-            found[name].append(accuracy(aireprune.prune(model, ratio=ratio, **options), task, task.test))
+            found[name].append(evaluate(aireprune.prune(model, ratio=ratio, **options), task, task.test))
             print(f"{name} {ratio:.0%}: {100 * found[name][-1]:.1f} %", flush=True)
     document = {"full": full, "examples": len(task.test), "ratios": list(RATIOS), "accuracy": found}
     (DOCS / "reductions.json").write_text(json.dumps(document, indent=1) + "\n")

@@ -16,7 +16,7 @@ import aireprune
 from aireprune import embedded
 from aireprune.cli.output import console, percent, print_json, stderr, table
 from aireprune.cli.prune import profile, size_of
-from aireprune.evaluate import accuracy
+from aireprune.evaluate import evaluate
 from aireprune.files.atomic import atomic_path
 from aireprune.planning import Plan
 from aireprune.tasks import Task
@@ -44,12 +44,12 @@ def run(out: Path, json: bool) -> None:
     curves: dict[str, list[float]] = {name: [] for name in rows}
     with Progress(console=stderr, transient=True) as bar:
         job = bar.add_task("the full model", total=1 + len(rows) * len(RATIOS))
-        full = accuracy(dense, task, task.test)
+        full = evaluate(dense, task, task.test)
         bar.advance(job)
         for name, options in rows.items():
             for ratio in RATIOS:
                 bar.update(job, description=f"{name} at {ratio:.0%}")
-                curves[name].append(accuracy(aireprune.prune(dense, ratio=ratio, **options), task, task.test))
+                curves[name].append(evaluate(aireprune.prune(dense, ratio=ratio, **options), task, task.test))
                 bar.advance(job)
         bar.update(job, description="timing")
         plan = aireprune.plan(dense, ratio=SHOWN_RATIO)
@@ -87,7 +87,7 @@ def compare(models: dict[str, nn.Module], task: Task, out: Path) -> list[dict[st
         rows.append(
             {
                 "model": name,
-                "accuracy": accuracy(model, task, task.test),
+                "accuracy": evaluate(model, task, task.test),
                 "parameters": sum(p.numel() for p in model.parameters()),
                 "bytes": size_of(out / name / "model.safetensors"),
                 "milliseconds": 1e3 * float(np.median(times[name])),

@@ -32,6 +32,7 @@ from aireprune.certificate import LayerCertificate, residual_stack_bound
 from aireprune.errors import AireError
 from aireprune.families.base import Layer
 from aireprune.hinf import hinf_norm
+from aireprune.nn.heads import pooled
 from aireprune.nn.s4d import S4DModel
 from aireprune.nn.s5 import S5Model
 from aireprune.reduce import lti_family
@@ -78,7 +79,7 @@ def end_to_end(
     full, small = original.module, pruned.module
     if not isinstance(full, S5Model | S4DModel) or not isinstance(small, type(full)):
         raise AireError("The end-to-end bound is for aireprune's own S5 and S4D models.")
-    if isinstance(full, S5Model) and full.config.retrieval:
+    if full.config.retrieval:
         raise AireError("A retrieval model multiplies the features of two documents; it has no end-to-end bound here.")
     if full.training or small.training:
         raise AireError("Models are compared in evaluation mode; call .eval() on both.")
@@ -125,9 +126,9 @@ def _bound(
         norms if prenorm else ones,
         after=ones if prenorm else norms,
     )[::-1]
-    pooled = last / math.sqrt(length) if getattr(full.config, "mode", "pool") == "pool" else last
+    feature = last / math.sqrt(length) if full.config.mode == "pool" else last
     assert isinstance(full.decoder, nn.Linear)
-    return pooled * _spectral_norm(full.decoder.weight)
+    return feature * _spectral_norm(full.decoder.weight)
 
 
 def _gain(pruned: Source, layer: Layer) -> float:
@@ -151,7 +152,7 @@ def _observe(model: S5Model | S4DModel, x: Tensor, extremes: list[_Extremes]) ->
             variance = normed.double().var(-1, correction=0).min()
             seen.deviation = min(seen.deviation, math.sqrt(float(variance) + norm.eps))
         z = after if model.config.prenorm else norm(after)
-    logits: Tensor = model.decoder(model.pool(z, None))
+    logits: Tensor = model.decoder(pooled(z, None, model.config.mode))
     return logits
 
 

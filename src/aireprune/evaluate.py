@@ -1,25 +1,46 @@
-"""Accuracy of a classifier on a split."""
+"""How good a model is at a task: the share of right answers, or the bits per byte of a language model."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from aireprune.tasks import Split, Task
+from aireprune.tasks.base import Split, Task
+
+BATCH_TOKENS = 2**14
+
+
+def forward(model: nn.Module, task: Task, split: Split) -> Tensor:
+    """Logits of a whole split, on the model's device."""
+    batch, device = task.batch(split), next(model.parameters()).device
+    x = torch.from_numpy(batch.x).to(device)
+    if batch.lengths is None:
+        logits: Tensor = model(x)
+    else:
+        logits = model(x, torch.from_numpy(batch.lengths).to(device))
+    return logits
 
 
 @torch.inference_mode()
-def predictions(model: nn.Module, task: Task, split: Split, batch: int = 20) -> np.ndarray:
-    """Predicted class of every example, (N,)."""
+def per_example(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> np.ndarray:
+    """Of every example, (N,): 1 or 0 for a right or wrong class; or the mean bits per byte."""
     model.eval()
-    parts = [
-        model(torch.from_numpy(task.inputs(split.x[start : start + batch]))).argmax(-1).numpy()
-        for start in range(0, len(split), batch)
-    ]
+    step, parts = batch or max(1, BATCH_TOKENS // task.length), []
+    for start in range(0, len(split), step):
+        part = split.rows(slice(start, start + step))
+        logits, y = forward(model, task, part).float().cpu(), torch.from_numpy(part.y)
+        if task.language:
+            bits = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(1) / math.log(2)
+            parts.append(bits.double().numpy())
+        else:
+            parts.append((logits.argmax(-1) == y).double().numpy())
     return np.concatenate(parts)
 
 
-def accuracy(model: nn.Module, task: Task, split: Split, batch: int = 20) -> float:
-    """Share of examples that are classified correctly."""
-    return float((predictions(model, task, split, batch) == split.y).mean())
+def evaluate(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> float:
+    """The task's metric: accuracy (0 to 1, higher is better) or bits per byte (lower is better)."""
+    return float(per_example(model, task, split, batch).mean())

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from aireprune.errors import AireError
-from aireprune.evaluate import accuracy
-from aireprune.tasks import Split, Task
+from aireprune.evaluate import evaluate
+from aireprune.tasks import Task
 
 STEP = 0.01
 HIGHEST = 0.99
@@ -31,9 +31,14 @@ class Found:
 
 
 def largest_ratio(
-    metric: Callable[[float], float], full: float, drop: float, step: float = STEP, highest: float = HIGHEST
+    metric: Callable[[float], float],
+    full: float,
+    drop: float,
+    step: float = STEP,
+    highest: float = HIGHEST,
+    harm: Callable[[float, float], float] = lambda full, value: full - value,
 ) -> Found:
-    """The largest multiple of `step` with metric(ratio) >= full - drop, for a metric that falls with the ratio.
+    """The largest multiple of `step` with harm(full, metric(ratio)) <= drop, for a harm that grows with the ratio.
 
     Ratio 0 is the full model and is not evaluated. Where the metric wavers, the answer is a ratio that stayed within the
     bound beside one that did not.
@@ -46,7 +51,7 @@ def largest_ratio(
         middle = (good + bad) // 2
         ratio = round(middle * step, 10)
         tried[ratio] = metric(ratio)
-        if tried[ratio] >= full - drop - 1e-12:
+        if harm(full, tried[ratio]) <= drop + 1e-12:
             good = middle
         else:
             bad = middle
@@ -61,7 +66,7 @@ def search_ratio(
     report: Callable[[float, float], None] = lambda ratio, metric: None,
     **options: Any,
 ) -> Found:
-    """The largest ratio that costs at most `max_drop` points (in %) of accuracy on the task's validation split.
+    """The largest ratio that costs at most `max_drop` points of accuracy (per cent of bits per byte) on validation data.
 
     options: those of `aireprune.prune`, calibration included; what it measures is measured once. At most `examples`
     validation examples are used.
@@ -72,7 +77,7 @@ def search_ratio(
 
     if not len(task.validation):
         raise AireError(f"Task {task.name} has no validation examples to choose a ratio with.")
-    split = Split(task.validation.x[:examples], task.validation.y[:examples])
+    split = task.validation.rows(slice(0, examples))
     source, count = options.pop("calibrate", None), options.pop("calibrate_count", COUNT)
     inputs = None if source is None else read_inputs(source, count)
     method, reduce = options.get("method", "aire"), options.get("reduce", "truncate")
@@ -83,8 +88,8 @@ def search_ratio(
             small = prune(model, ratio=ratio, **options)
         else:
             small = prune_calibrated(model, inputs, known=known, ratio=ratio, **options)
-        value = accuracy(small, task, split)
+        value = evaluate(small, task, split)
         report(ratio, value)
         return value
 
-    return largest_ratio(metric, accuracy(model, task, split), max_drop / 100)
+    return largest_ratio(metric, evaluate(model, task, split), max_drop / 100, harm=task.drop)

@@ -62,7 +62,7 @@ def read_inputs(source: InputSource, count: int = COUNT) -> Inputs:
     if str(source) in TASKS:
         task = load_task(str(source))
         chosen = np.sort(np.random.default_rng(SEED).permutation(len(task.train))[:count])
-        return Inputs(task.inputs(task.train.x[chosen]))
+        return Inputs(task.batch(task.train.rows(chosen)).x)
     return Inputs(_read_path(Path(source), count))
 
 

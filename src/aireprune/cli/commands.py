@@ -263,28 +263,60 @@ def bench_train(
 
 @app.command()
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to train on: smnist or scifar_rgb.")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK", help="listops, text, retrieval, image, pathfinder, pathx, speech, smnist or lm."
+        ),
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the run; resumed if it exists.")],
-    layers: Annotated[int, typer.Option(help="Number of S5 blocks.")] = 4,
-    features: Annotated[int, typer.Option(help="Features h of every block.")] = 64,
-    states: Annotated[int, typer.Option(help="State size n of every block, both halves of each pair counted.")] = 64,
-    blocks: Annotated[int, typer.Option(help="HiPPO blocks at initialisation.")] = 4,
-    dropout: Annotated[float, typer.Option(help="Dropout.")] = 0.1,
-    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 7,
-    batch: Annotated[int, typer.Option(help="Batch size.")] = 50,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 4e-3,
-    ssm_lr: Annotated[float, typer.Option("--ssm-lr", help="Peak learning rate of poles, steps, B and norms.")] = 1e-3,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay of the other parameters.")] = 0.05,
-    seed: Annotated[int, typer.Option(metavar="S", help="Seed of weights, order and dropout.")] = 0,
-    examples: Annotated[int, typer.Option(metavar="N", help="Use only the first N training examples; 0: all.")] = 0,
+    family: Annotated[
+        str, typer.Option("--family", metavar="s5|s4d|mamba", help="What kind of model to train.")
+    ] = "s5",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            "--recipe",
+            metavar="mini|paper",
+            help="Small model and data for two CPU cores, or the paper's hyperparameters. The options below change it.",
+        ),
+    ] = "mini",
+    layers: Annotated[int | None, typer.Option(help="Number of blocks.")] = None,
+    features: Annotated[int | None, typer.Option(help="Features h of every block (Mamba: d_model).")] = None,
+    states: Annotated[
+        int | None,
+        typer.Option(help="State size n, both halves of each pair counted (S4D: per channel; Mamba: d_state)."),
+    ] = None,
+    blocks: Annotated[int | None, typer.Option(help="S5: HiPPO blocks at initialisation.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training data.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size, over all processes.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    ssm_lr: Annotated[
+        float | None, typer.Option("--ssm-lr", help="Peak learning rate of state space parameters and norms.")
+    ] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay of the other parameters.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="float32|bf16", help="bf16: autocast; weights and scans stay float32.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of weights, order and dropout.")] = None,
+    examples: Annotated[
+        int | None, typer.Option(metavar="N", help="Use only the first N training examples; 0: all.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="cpu, cuda:1, ...; default: a GPU if any.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Train a bidirectional S5 classifier. Interrupt it at any time: the same command goes on where it stopped."""
+    """Train a model on a task. Interrupt it at any time: the same command goes on where it stopped.
+
+    On several GPUs: torchrun --nproc-per-node 4 -m aireprune train TASK -o DIR --recipe paper
+    """
     from aireprune.cli.train import train as run
 
     run(
-        task, out, json,
-        model={"layers": layers, "h": features, "n": states, "blocks": blocks, "dropout": dropout},
-        recipe={"epochs": epochs, "batch": batch, "lr": lr, "ssm_lr": ssm_lr, "weight_decay": weight_decay,
-                "seed": seed, "examples": examples},
+        task, out, family, recipe, device, json,
+        model={"layers": layers, "features": features, "states": states, "blocks": blocks, "dropout": dropout},
+        changes={"epochs": epochs, "batch": batch, "lr": lr, "ssm_lr": ssm_lr, "weight_decay": weight_decay,
+                 "precision": precision, "seed": seed, "examples": examples},
     )  # fmt: skip

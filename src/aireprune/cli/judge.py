@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from aireprune.api import load
-from aireprune.cli.output import console, percent, stderr
+from aireprune.cli.output import console, measured, stderr
 from aireprune.errors import AireError
-from aireprune.evaluate import accuracy
+from aireprune.evaluate import evaluate
 from aireprune.search import search_ratio
 from aireprune.tasks import load_task
 
@@ -18,11 +18,14 @@ def find_ratio(source: Path, config: Path | None, task: str | None, max_drop: fl
     if task is None or options.pop("ratio") is not None or options.pop("threshold") is not None:
         raise AireError("--max-drop finds the ratio by itself: give it with --task, without --ratio and --threshold.")
 
-    def report(ratio: float, metric: float) -> None:
-        stderr.print(f"ratio {ratio:.2f}: validation accuracy {percent(metric, 2)}")
+    loaded = load_task(task)
 
-    found = search_ratio(load(source, config), load_task(task), max_drop, report=report, **options)
+    def report(ratio: float, metric: float) -> None:
+        stderr.print(f"ratio {ratio:.2f}: validation {measured(loaded.metric, metric)}")
+
+    found = search_ratio(load(source, config), loaded, max_drop, report=report, **options)
     return {
+        "metric": loaded.metric,
         "ratio": found.ratio,
         "full_validation": found.full,
         "validation": found.metric,
@@ -35,7 +38,8 @@ def judge(target: Path, config: Path | None, task: str) -> dict[str, Any]:
     loaded = load_task(task)
     beside = target.is_dir() or target.with_suffix(".json").exists()
     return {
-        "test": accuracy(load(target, None if beside else config), loaded, loaded.test),
+        "metric": loaded.metric,
+        "test": evaluate(load(target, None if beside else config), loaded, loaded.test),
         "examples": len(loaded.test),
     }
 
@@ -43,8 +47,8 @@ def judge(target: Path, config: Path | None, task: str) -> dict[str, Any]:
 def show(judged: dict[str, Any]) -> None:
     if "validation" in judged:
         console.print(
-            f"Validation accuracy: full {percent(judged['full_validation'], 2)}, at ratio {judged['ratio']:.2f} "
-            f"{percent(judged['validation'], 2)} ({len(judged['tried'])} ratios tried)."
+            f"Validation: full {measured(judged['metric'], judged['full_validation'])}, at ratio {judged['ratio']:.2f} "
+            f"{measured(judged['metric'], judged['validation'])} ({len(judged['tried'])} ratios tried)."
         )
     if "test" in judged:
-        console.print(f"Test accuracy on {judged['examples']} examples: {percent(judged['test'], 2)}.")
+        console.print(f"Test on {judged['examples']} examples: {measured(judged['metric'], judged['test'])}.")

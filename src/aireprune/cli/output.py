@@ -59,3 +59,8 @@ def percent(share: float, digits: int = 1) -> str:
 def notices(lines: Iterable[str]) -> None:
     for line in lines:
         stderr.print(f"note: {line}")
+
+
+def measured(metric: str, value: float) -> str:
+    """A task's metric as people read it: accuracy in per cent, or bits per byte."""
+    return f"{metric} {percent(value, 2)}" if metric == "accuracy" else f"{value:.3f} {metric}"

@@ -1,37 +1,57 @@
-"""aire train: a progress bar around `aireprune.train.train`, and the trained model beside it."""
+"""aire train: a progress bar around `aireprune.train.train_model`, and the trained model beside it."""
 
 from __future__ import annotations
 
 import json as jsonlib
+import os
 from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from aireprune import recipes
 from aireprune.api import save
-from aireprune.cli.output import console, percent, print_json, stderr
-from aireprune.nn.s5_config import S5Config
+from aireprune.cli.output import console, measured, print_json, stderr
+from aireprune.errors import AireError
 from aireprune.tasks import load_task
 from aireprune.train import Progress as Step
-from aireprune.train import Recipe, train_model
+from aireprune.train import train_model
 
 
-def train(task_name: str, out: Path, json: bool, model: dict[str, Any], recipe: dict[str, Any]) -> None:
-    task = load_task(task_name)
-    config = S5Config(d_input=task.d_input, d_output=task.classes, bidirectional=True, C_init="lecun_normal", **model)
+def train(
+    name: str,
+    out: Path,
+    family: str,
+    recipe: str,
+    device: str | None,
+    json: bool,
+    model: dict[str, Any],
+    changes: dict[str, Any],
+) -> None:
+    if recipe not in recipes.NAMES:
+        raise AireError(f"There is no recipe {recipe!r}. Recipes: {', '.join(recipes.NAMES)}.")
+    base = recipes.base_task(name)
+    task = load_task(recipes.task_name(base, recipe) if name == base else name)
+    config = recipes.model_config(task, family, recipe, **model)
+    how = recipes.training_recipe(base, family, recipe, **{k: v for k, v in changes.items() if v is not None})
+    first = int(os.environ.get("RANK", "0")) == 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr) as bar:
-        job = bar.add_task(task_name)
+    with Progress(*columns, console=stderr, disable=not first) as bar:
+        job = bar.add_task(task.name)
 
         def show(step: Step) -> None:
-            bar.update(job, completed=step.step, total=step.steps, description=f"{task_name} loss {step.loss:.3f}")
+            bar.update(job, completed=step.step, total=step.steps, description=f"{task.name} loss {step.loss:.3f}")
             if step.validation is not None:
-                bar.console.print(f"epoch {step.epoch + 1}: validation accuracy {percent(step.validation, 2)}")
+                bar.console.print(f"epoch {step.epoch + 1}: validation {measured(task.metric, step.validation)}")
 
-        trained = train_model(task, config, Recipe(**recipe), out, show)
+        trained = train_model(task, config, how, out, show, device=device)
+    if not first:
+        return
     save(trained, out / "model", overwrite=True)
     summary = jsonlib.loads((out / "training.json").read_text())
+    (out / "model" / "training.json").write_text((out / "training.json").read_text())
     if json:
         print_json({**summary, "model": str(out / "model")})
     else:
-        console.print(f"test accuracy {percent(summary['test'], 2)} after {summary['seconds']:.0f} s: {out / 'model'}")
+        result = measured(task.metric, summary["test"])
+        console.print(f"test {result} after {summary['seconds']:.0f} s: {out / 'model'}")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aireprune.tasks import SMNIST_MEAN, SMNIST_STD, Split, Task
+from aireprune.tasks.base import Split, Task, normalised
+from aireprune.tasks.images import SMNIST_MEAN, SMNIST_STD
 
 FOLDER = Path(__file__).parent
 MODEL = FOLDER / "smnist-s5"
@@ -17,4 +18,4 @@ def digits() -> Task:
     with np.load(FOLDER / "digits.npz", allow_pickle=False) as data:
         test = Split(data["x"], data["y"].astype(np.int64))
     none = Split(test.x[:0], test.y[:0])
-    return Task("smnist", 784, 1, 10, SMNIST_MEAN, SMNIST_STD, none, none, test)
+    return Task("smnist", 784, 1, 10, normalised(784, SMNIST_MEAN, SMNIST_STD), none, none, test)

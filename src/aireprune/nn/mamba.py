@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aireprune.nn.heads import make_head, pooled
 from aireprune.nn.mamba_config import MambaConfig
 from aireprune.ops.conv import causal_conv
 from aireprune.ops.selective import selective_scan, selective_step
@@ -96,7 +97,7 @@ class MambaModel(nn.Module):
         self.norms = nn.ModuleList(make_norm(config.norm, config.d_model) for _ in range(config.layers))
         self.norm = make_norm(config.final_norm, config.d_model)
         self.drop = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(config.d_model, config.d_output)
+        self.classifier = make_head(config.d_model, config.d_output, config.retrieval)
 
     def encode(self, x: Tensor) -> Tensor:
         if x.dtype in (torch.int64, torch.int32, torch.uint8):
@@ -112,19 +113,8 @@ class MambaModel(nn.Module):
             z = z + out if self.config.residual else out
         return z
 
-    def pool(self, z: Tensor, lengths: Tensor | None) -> Tensor:
-        if self.config.mode == "tokens":
-            return z
-        if lengths is None:
-            return z.mean(1) if self.config.mode == "pool" else z[:, -1]
-        lengths = lengths.to(z.device)
-        if self.config.mode == "last":
-            return z[torch.arange(len(z), device=z.device), lengths - 1]
-        valid = torch.arange(z.shape[1], device=z.device)[None, :] < lengths[:, None]
-        return (z * valid[..., None]).sum(1) / lengths[:, None].to(z.dtype)
-
     def forward(self, x: Tensor, lengths: Tensor | None = None, caches: list[LayerCache] | None = None) -> Tensor:
-        logits: Tensor = self.classifier(self.norm(self.pool(self.features(x, caches), lengths)))
+        logits: Tensor = self.classifier(self.norm(pooled(self.features(x, caches), lengths, self.config.mode)))
         return logits
 
     def new_caches(self, batch: int) -> list[LayerCache]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from aireprune.errors import AireError
+from aireprune.nn.heads import MODES
 from aireprune.nn.model_config import ModelConfig
 
 NORMS = ("none", "layer", "rms")
-MODES = ("pool", "last", "tokens")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class MambaConfig(ModelConfig):
     bias: bool = False  # of in_proj and out_proj
     conv_bias: bool = True
     mode: str = "pool"
+    retrieval: bool = False
     dropout: float = 0.0
     dt_min: float = 0.001
     dt_max: float = 0.1
@@ -75,9 +76,11 @@ class MambaConfig(ModelConfig):
         Without norms in front of the layers there is no residual either: that is the public sMNIST checkpoint.
         """
         numbers = {int(m[1]) for name in shapes if (m := re.fullmatch(r"layers\.(\d+)\.A_log", name))}
+        retrieval = "classifier.layer2.weight" in shapes
+        head = "classifier.layer2.weight" if retrieval else "classifier.weight"
         needed = (
             "input_proj.weight",
-            "classifier.weight",
+            head,
             "layers.0.A_log",
             "layers.0.dt_proj.weight",
             "layers.0.conv1d.weight",
@@ -90,7 +93,7 @@ class MambaConfig(ModelConfig):
         norm = _norm(shapes, "norms.0")
         found: dict[str, Any] = {
             "d_input": d_input,
-            "d_output": shapes["classifier.weight"][0],
+            "d_output": shapes[head][0],
             "d_model": d_model,
             "layers": len(states),
             "d_inner": shapes["layers.0.A_log"][0],
@@ -102,6 +105,7 @@ class MambaConfig(ModelConfig):
             "final_norm": _norm(shapes, "norm"),
             "bias": "layers.0.in_proj.bias" in shapes,
             "conv_bias": "layers.0.conv1d.bias" in shapes,
+            "retrieval": retrieval,
             "states": None if len(set(states)) == 1 else states,
         }
         return cls(**{**found, **given})

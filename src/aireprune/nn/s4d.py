@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aireprune.nn.heads import make_head, pooled
 from aireprune.nn.s4d_config import S4DConfig
 from aireprune.nn.s5 import TimeDropout, discretize
 from aireprune.ops.s4d import s4d
@@ -65,7 +66,7 @@ class S4DLayer(nn.Module):
 
 
 class S4DModel(nn.Module):
-    """Encoder, residual S4D layers, mean pooling, decoder. model(x, lengths=None) -> logits.
+    """Encoder, residual S4D layers, pooling, decoder. model(x, lengths=None) -> (b, classes), or (b, L, tokens).
 
     x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling
     uses only the first lengths[i] steps of sequence i; the layers are causal, so the padding does not reach them.
@@ -80,7 +81,7 @@ class S4DModel(nn.Module):
         self.s4_layers = nn.ModuleList(S4DLayer(config, modes) for modes in config.modes)
         self.norms = nn.ModuleList(nn.LayerNorm(config.h) for _ in config.modes)
         self.drop = TimeDropout(config.dropout)
-        self.decoder = nn.Linear(config.h, config.d_output)
+        self.decoder = make_head(config.h, config.d_output, config.retrieval)
 
     def encode(self, x: Tensor) -> Tensor:
         if x.dtype in (torch.int64, torch.int32, torch.uint8):
@@ -97,18 +98,11 @@ class S4DModel(nn.Module):
             out = norm(z + self.drop(layer(z)))
         return out
 
-    def pool(self, z: Tensor, lengths: Tensor | None) -> Tensor:
-        if lengths is None:
-            return z.mean(1)
-        lengths = lengths.to(z.device)
-        valid = torch.arange(z.shape[1], device=z.device)[None, :] < lengths[:, None]
-        return (z * valid[..., None]).sum(1) / lengths[:, None].to(z.dtype)
-
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         z = self.encode(x)
         for number in range(len(self.s4_layers)):
             z = self.block(number, z)
-        logits: Tensor = self.decoder(self.pool(z, lengths))
+        logits: Tensor = self.decoder(pooled(z, lengths, self.config.mode))
         return logits
 
 

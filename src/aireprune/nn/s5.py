@@ -19,7 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aireprune.nn.heads import make_head, pooled
 from aireprune.nn.s5_config import S5Config
+from aireprune.ops.s5 import fusible, s5_block, s5_layer
 from aireprune.ops.scan import diagonal_scan
 
 CLIP_EIGS_AT = -1e-4
@@ -70,15 +72,21 @@ class S5SSM(nn.Module):
         lam, factor = discretize(torch.complex(re, self.Lambda_im), step, self.discretization)
         return lam, factor[:, None] * torch.view_as_complex(self.B)
 
+    def matrices(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Discrete poles (P,) complex, B (2P, h) as [Re | Im] rows, and C (h, d * 2P) that reads the scan's states."""
+        lam, b_bar = self.discrete()
+        scale = 2.0 if self.conj_sym else 1.0
+        c = torch.cat([part for c in self.readouts() for part in (c[..., 0], -c[..., 1])], dim=1)
+        return lam, torch.cat([b_bar.real, b_bar.imag]), scale * c
+
     def forward(self, u: Tensor) -> Tensor:
         if self.modes == 0:
             return u * self.D
-        lam, b_bar = self.discrete()
-        bu = u @ torch.cat([b_bar.real, b_bar.imag]).to(u.dtype).T  # (b, L, 2P)
-        x = diagonal_scan(lam, bu, self.bidirectional)  # (b, L, d, 2P)
-        scale = 2.0 if self.conj_sym else 1.0
-        c = torch.cat([part for c in self.readouts() for part in (c[..., 0], -c[..., 1])], dim=1)  # (h, d * 2P)
-        return x.flatten(2) @ (scale * c).to(u.dtype).T + u * self.D
+        lam, b, c = self.matrices()
+        if fusible(u, self):
+            return s5_layer(u, lam, b, c, self.D)
+        x = diagonal_scan(lam, u @ b.to(u.dtype).T, self.bidirectional)  # (b, L, d, 2P)
+        return x.flatten(2) @ c.to(u.dtype).T + u * self.D
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -86,6 +94,13 @@ class BatchNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
+
+    def affine_map(self) -> tuple[Tensor, Tensor]:
+        """What it multiplies by and adds in evaluation mode, (h,) each."""
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+        return scale, self.bias - self.running_mean * scale
 
 
 class TimeDropout(nn.Module):
@@ -125,26 +140,37 @@ class S5Block(nn.Module):
         return self.drop((y if self.activation == "half_glu2" else g) * torch.sigmoid(self.out2(g)))
 
     def forward(self, z: Tensor) -> Tensor:
+        if not self.training and fusible(z, self) and not self._observed():
+            return self._fused(z)
         out = z + self.gate(self.seq(self.norm(z) if self.prenorm else z))
         return out if self.prenorm else self.norm(out)
 
+    def _observed(self) -> bool:
+        """Whether someone listens to or has replaced a part of the block, which therefore has to run by itself."""
+        return any(
+            part._forward_hooks or part._forward_pre_hooks or "forward" in part.__dict__ for part in self.children()
+        )
 
-class RetrievalHead(nn.Module):
-    """Two documents' features (2n, h), first documents first -> logits (n, classes)."""
-
-    def __init__(self, h: int, classes: int):
-        super().__init__()
-        self.layer1, self.layer2 = nn.Linear(4 * h, h), nn.Linear(h, classes)
-
-    def forward(self, features: Tensor) -> Tensor:
-        if features.shape[0] % 2:
-            raise ValueError(f"the retrieval head takes pairs of documents, got {features.shape[0]}")
-        a, b = features.chunk(2)
-        return self.layer2(F.gelu(self.layer1(torch.cat([a, b, a - b, a * b], dim=-1)), approximate="tanh"))
+    def _fused(self, z: Tensor) -> Tensor:
+        """The whole block as one operator, with the norm's factors folded into B and D, anew on every call."""
+        lam, b, c = self.seq.matrices()
+        skip, shift, b_bias = self.seq.D, torch.zeros_like(self.seq.D), b.new_zeros(b.shape[0])
+        batchnorm = isinstance(self.norm, BatchNorm)
+        scale, offset = self.norm.affine_map() if batchnorm else (self.norm.weight, self.norm.bias)
+        if self.prenorm:
+            b, b_bias, skip, shift = b * scale, b @ offset, skip * scale, skip * offset
+        gates = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
+        w = torch.cat([gate.weight for gate in gates]) if gates else b.new_zeros(0, b.shape[1])
+        w_bias = torch.cat([gate.bias for gate in gates]) if gates else b.new_zeros(0)
+        pre = "layer" if self.prenorm and not batchnorm else ""
+        post = "" if self.prenorm else "affine" if batchnorm else "layer"
+        return s5_block(
+            z, lam, b, b_bias, c, skip, shift, w, w_bias, self.activation, pre, post, scale, offset, self.norm.eps
+        )
 
 
 class S5Model(nn.Module):
-    """Encoder, blocks, pooling, head. model(x, lengths=None) -> logits.
+    """Encoder, blocks, pooling, head. model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode tokens.
 
     x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling
     uses only the first lengths[i] steps of sequence i; the scans still run over the padding, as in the official code.
@@ -158,29 +184,18 @@ class S5Model(nn.Module):
         self.config = config
         self.encoder = nn.Linear(config.d_input, config.h)
         self.layers = nn.ModuleList(S5Block(config, modes) for modes in config.modes)
-        self.decoder: nn.Module = (
-            RetrievalHead(config.h, config.d_output) if config.retrieval else nn.Linear(config.h, config.d_output)
-        )
+        self.decoder = make_head(config.h, config.d_output, config.retrieval)
 
     def encode(self, x: Tensor) -> Tensor:
         if x.dtype in (torch.int64, torch.int32, torch.uint8):
             return F.embedding(x.long(), self.encoder.weight.T, None) + self.encoder.bias
         return self.encoder(x)
 
-    def pool(self, z: Tensor, lengths: Tensor | None) -> Tensor:
-        if lengths is None:
-            return z.mean(1) if self.config.mode == "pool" else z[:, -1]
-        lengths = lengths.to(z.device)
-        if self.config.mode == "last":
-            return z[torch.arange(len(z), device=z.device), lengths - 1]
-        valid = torch.arange(z.shape[1], device=z.device)[None, :] < lengths[:, None]
-        return (z * valid[..., None]).sum(1) / lengths[:, None].to(z.dtype)
-
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         z = self.encode(x)
         for layer in self.layers:
             z = layer(z)
-        return self.decoder(self.pool(z, lengths))
+        return self.decoder(pooled(z, lengths, self.config.mode))
 
 
 def hippo_normal(n: int) -> tuple[np.ndarray, np.ndarray]:

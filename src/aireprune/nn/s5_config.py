@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from aireprune.errors import AireError
+from aireprune.nn.heads import MODES
 from aireprune.nn.model_config import ModelConfig
 
 ACTIVATIONS = ("full_glu", "half_glu1", "half_glu2", "gelu")
@@ -51,7 +52,7 @@ class S5Config(ModelConfig):
             ("activation", ACTIVATIONS),
             ("C_init", C_INITS),
             ("discretization", ("zoh", "bilinear")),
-            ("mode", ("pool", "last")),
+            ("mode", MODES),
         ):
             if getattr(self, key) not in allowed:
                 raise AireError(

@@ -23,66 +23,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
+from aireprune.ops.numba_lanes import Lanes, lanes
 
-VECTOR_BYTES = 64
 CHUNK = 32
-
-
-def lanes(dtype: np.dtype) -> int:
-    """W: channels per group for a floating point type."""
-    return VECTOR_BYTES // np.dtype(dtype).itemsize
-
-
-class _Lanes:
-    """Vector loads, stores and arithmetic in LLVM; every array is addressed in rows of one vector."""
-
-    def __init__(self, context, builder, element):
-        self.builder = builder
-        self.element = context.get_data_type(element)
-        self.bytes = element.bitwidth // 8
-        self.vector = ir.VectorType(self.element, VECTOR_BYTES // self.bytes)
-
-    def rows(self, context, array_type, value):
-        data = context.make_array(array_type)(context, self.builder, value).data
-        return self.builder.bitcast(data, self.vector.as_pointer())
-
-    def index(self, base, factor, offset):
-        scaled = self.builder.mul(base, ir.Constant(base.type, factor))
-        return self.builder.add(scaled, ir.Constant(base.type, offset))
-
-    def elsewhere(self, context, array_type, value, offset):
-        """The array from its element number `offset` on."""
-        data = context.make_array(array_type)(context, self.builder, value).data
-        return self.builder.bitcast(self.builder.gep(data, [offset]), self.vector.as_pointer())
-
-    def load(self, rows, index):
-        value = self.builder.load(self.builder.gep(rows, [index]))
-        value.align = self.bytes
-        return value
-
-    def store(self, value, rows, index):
-        self.builder.store(value, self.builder.gep(rows, [index])).align = self.bytes
-
-    def variable(self, value):
-        slot = cgutils.alloca_once(self.builder, self.vector)
-        self.builder.store(value, slot)
-        return slot
-
-    def zero(self):
-        return ir.Constant(self.vector, [ir.Constant(self.element, 0.0)] * self.vector.count)
-
-    def mul(self, a, b):
-        return self.builder.fmul(a, b, flags=("contract",))
-
-    def add(self, a, b):
-        return self.builder.fadd(a, b, flags=("contract",))
-
-    def sub(self, a, b):
-        return self.builder.fsub(a, b, flags=("contract",))
-
-    def rotate(self, lr, li, xr, xi):
-        """lam x"""
-        return self.sub(self.mul(lr, xr), self.mul(li, xi)), self.add(self.mul(lr, xi), self.mul(li, xr))
 
 
 def _make_advance(modes):
@@ -91,30 +34,30 @@ def _make_advance(modes):
     @intrinsic
     def advance(typing_context, params, state, u, y, first, steps):
         def codegen(context, builder, signature, args):
-            v = _Lanes(context, builder, params.dtype)
+            v = Lanes(context, builder, params.dtype)
             p, x, rows_u, rows_y = (
-                v.rows(context, kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+                v.rows(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
             )
 
             def at(width, m, part):
                 """Row `part` of the `width` rows that belong to mode first + m."""
                 return v.index(args[4], width, m * width + part)
 
-            fixed = [[v.load(p, at(4, m, part)) for part in range(4)] for m in range(modes)]
-            slots = [[v.variable(v.load(x, at(2, m, part))) for part in range(2)] for m in range(modes)]
+            fixed = [[v.load_row(p, at(4, m, part)) for part in range(4)] for m in range(modes)]
+            slots = [[v.variable(v.load_row(x, at(2, m, part))) for part in range(2)] for m in range(modes)]
             with cgutils.for_range(builder, args[5]) as loop:
-                now = v.load(rows_u, loop.index)
-                out = v.load(rows_y, loop.index)
+                now = v.load_row(rows_u, loop.index)
+                out = v.load_row(rows_y, loop.index)
                 for (lr, li, wr, wi), (slot_r, slot_i) in zip(fixed, slots, strict=True):
                     r, s = v.rotate(lr, li, builder.load(slot_r), builder.load(slot_i))
                     r = v.add(r, now)
                     builder.store(r, slot_r)
                     builder.store(s, slot_i)
                     out = v.sub(v.add(out, v.mul(wr, r)), v.mul(wi, s))
-                v.store(out, rows_y, loop.index)
+                v.store_row(out, rows_y, loop.index)
             for m in range(modes):
                 for part in range(2):
-                    v.store(builder.load(slots[m][part]), x, at(2, m, part))
+                    v.store_row(builder.load(slots[m][part]), x, at(2, m, part))
             return context.get_dummy_value()
 
         return types.void(params, state, u, y, types.intp, types.intp), codegen
@@ -131,20 +74,20 @@ def _make_correlate(modes):
     @intrinsic
     def correlate(typing_context, params, state, u, g, first, steps):
         def codegen(context, builder, signature, args):
-            v = _Lanes(context, builder, params.dtype)
+            v = Lanes(context, builder, params.dtype)
             p, x, rows_u, rows_g = (
-                v.rows(context, kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+                v.rows(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
             )
 
             def at(width, m, part):
                 """Row `part` of the `width` rows that belong to mode first + m."""
                 return v.index(args[4], width, m * width + part)
 
-            fixed = [[v.load(p, at(4, m, part)) for part in range(2)] for m in range(modes)]
-            slots = [[v.variable(v.load(x, at(8, m, part))) for part in range(8)] for m in range(modes)]
+            fixed = [[v.load_row(p, at(4, m, part)) for part in range(2)] for m in range(modes)]
+            slots = [[v.variable(v.load_row(x, at(8, m, part))) for part in range(8)] for m in range(modes)]
             with cgutils.for_range(builder, args[5]) as loop:
-                now = v.load(rows_u, loop.index)
-                grad = v.load(rows_g, loop.index)
+                now = v.load_row(rows_u, loop.index)
+                grad = v.load_row(rows_g, loop.index)
                 for (lr, li), slot in zip(fixed, slots, strict=True):
                     xr, xi, zr, zi, ar, ai, br, bi = (builder.load(s) for s in slot)
                     zr, zi = v.rotate(lr, li, zr, zi)
@@ -157,7 +100,7 @@ def _make_correlate(modes):
                         builder.store(value, place)
             for m in range(modes):
                 for part in range(8):
-                    v.store(builder.load(slots[m][part]), x, at(8, m, part))
+                    v.store_row(builder.load(slots[m][part]), x, at(8, m, part))
             return context.get_dummy_value()
 
         return types.void(params, state, u, g, types.intp, types.intp), codegen
@@ -174,13 +117,11 @@ def _copy_rows(typing_context, source, source_at, source_stride, target, target_
     """One vector per step between element source_at + i source_stride and element target_at + i target_stride."""
 
     def codegen(context, builder, signature, args):
-        v = _Lanes(context, builder, source.dtype)
+        v = Lanes(context, builder, source.dtype)
         with cgutils.for_range(builder, args[6]) as loop:
             first = builder.add(args[1], builder.mul(loop.index, args[2]))
             second = builder.add(args[4], builder.mul(loop.index, args[5]))
-            zero = ir.Constant(first.type, 0)
-            value = v.load(v.elsewhere(context, source, args[0], first), zero)
-            v.store(value, v.elsewhere(context, target, args[3], second), zero)
+            v.store(v.load(v.start(source, args[0]), first), v.start(target, args[3]), second)
         return context.get_dummy_value()
 
     step = types.intp
@@ -192,11 +133,11 @@ def _scale_rows(typing_context, gain, source, target, steps):
     """target_i = gain source_i for vectors i < steps."""
 
     def codegen(context, builder, signature, args):
-        v = _Lanes(context, builder, source.dtype)
-        g, rows, out = (v.rows(context, kind, value) for kind, value in zip(signature.args[:3], args[:3], strict=True))
-        factor = v.load(g, ir.Constant(args[3].type, 0))
+        v = Lanes(context, builder, source.dtype)
+        g, rows, out = (v.rows(kind, value) for kind, value in zip(signature.args[:3], args[:3], strict=True))
+        factor = v.load_row(g, ir.Constant(args[3].type, 0))
         with cgutils.for_range(builder, args[3]) as loop:
-            v.store(v.mul(factor, v.load(rows, loop.index)), out, loop.index)
+            v.store_row(v.mul(factor, v.load_row(rows, loop.index)), out, loop.index)
         return context.get_dummy_value()
 
     return types.void(gain, source, target, types.intp), codegen
@@ -291,3 +232,6 @@ def correlations(params, start, channel, run, u, g, sums, parts):
                     for k in range(width):
                         sums[b, m, part_of, k] = state[m, 4 + part_of, k]
         restore_denormals(register)
+
+
+__all__ = ["CHUNK", "correlations", "lanes", "scan"]

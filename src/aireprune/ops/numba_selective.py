@@ -11,9 +11,13 @@ block, so the states of a block stay in cache and nothing of size (b, L, D, N) e
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
+from aireprune.ops.numba_lanes import VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.ops.numba_math import exp2, sigmoid, softplus
 
 BACKWARD_BLOCK = 64
@@ -23,54 +27,119 @@ _FAST = {"contract", "reassoc", "nsz"}
 _OPTIONS = {"fastmath": _FAST, "cache": True, "error_model": "numpy"}
 
 
-@njit(parallel=True, **_OPTIONS)
+def _make_row(gated):
+    """One time step of a block of channels, in two sweeps over its vectors: the steps Delta, then everything else.
+
+    Arrays with their first elements: x, dt, y at `row`, z at `gate_row`; bias, skip, delta (width,), h and pole (N, width)
+    at their start; B, C at `states`. The rows `ahead` and `gate_ahead` elements on are prefetched: a block is too narrow
+    for the hardware to see the pattern. One sweep for both would be one long chain of dependent operations.
+    """
+
+    @intrinsic
+    def advance(
+        typing_context, x, dt, y, row, ahead, z, gate_row, gate_ahead, bias, skip, delta, h, pole, B, C, states, n, vectors
+    ):  # fmt: skip
+        def codegen(context, builder, signature, args):
+            v = Lanes(context, builder, x.dtype)
+            types_of = dict(zip(_ROW, signature.args, strict=True))
+            value = dict(zip(_ROW, args, strict=True))
+
+            def start(name, offset=None):
+                return v.start(types_of[name], value[name], None if offset is None else value[offset])
+
+            x_, dt_, y_, z_ = start("x", "row"), start("dt", "row"), start("y", "row"), start("z", "gate_row")
+            bias_, skip_, delta_, h_, pole_ = (start(name) for name in ("bias", "skip", "delta", "h", "pole"))
+            b_, c_ = start("B", "states"), start("C", "states")
+            width = builder.mul(value["vectors"], ir.Constant(args[-1].type, v.count))
+
+            def channel(loop):
+                return builder.mul(loop.index, ir.Constant(args[-1].type, v.count))
+
+            with cgutils.for_range(builder, value["vectors"]) as loop:
+                at = channel(loop)
+                next_row = builder.add(at, value["ahead"])
+                v.prefetch(dt_, next_row)
+                v.prefetch(x_, next_row)
+                if gated:
+                    v.prefetch(z_, builder.add(at, value["gate_ahead"]))
+                v.store(v.softplus(v.add(v.load(dt_, at), v.load(bias_, at))), delta_, at)
+            with cgutils.for_range(builder, value["vectors"]) as loop:
+                at = channel(loop)
+                u, step = v.load(x_, at), v.load(delta_, at)
+                gate = v.silu(v.load(z_, at)) if gated else None
+                dx, out = v.mul(step, u), v.variable(v.mul(v.load(skip_, at), u))
+                with cgutils.for_range(builder, value["n"]) as state:
+                    place = builder.add(builder.mul(state.index, width), at)
+                    decay = v.exp2(v.mul(step, v.load(pole_, place)))
+                    driven = v.mul(dx, v.broadcast(b_, state.index))
+                    after = v.add(v.mul(decay, v.load(h_, place)), driven)
+                    v.store(after, h_, place)
+                    read = v.mul(after, v.broadcast(c_, state.index))
+                    builder.store(v.add(read, builder.load(out)), out)
+                total = builder.load(out)
+                v.store(v.mul(total, gate) if gated else total, y_, at)
+            return context.get_dummy_value()
+
+        i = types.intp
+        return types.void(x, dt, y, i, i, z, i, i, bias, skip, delta, h, pole, B, C, i, i, i), codegen
+
+    return advance
+
+
+_ROW = tuple("x dt y row ahead z gate_row gate_ahead bias skip delta h pole B C states n vectors".split())
+_advance_gated, _advance = _make_row(True), _make_row(False)
+
+
+@njit(parallel=True, cache=True, error_model="numpy")  # no fast-math: see Lanes.exp2
 def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
-    """Fill y, `width` channels to a block; `state` holds the initial state on entry and the final one on return.
+    """Fill y, `width` channels (a multiple of the vector) to a block; `state` is the initial state, then the final one.
 
     The gate is z[..., z_column : z_column + D], so that it may be half of a projection. y may be dt itself: a row of
-    dt is read before the same row of y is written.
+    dt is read before the same row of y is written. A block that does not fill its last vector works on padded copies.
     """
     batch, length, channels = x.shape
-    n_states = A.shape[0]
+    n_states, gate_channels = A.shape[0], z.shape[2]
+    lane_count = VECTOR_BYTES // x.dtype.itemsize
     blocks = (channels + width - 1) // width
     for job in prange(batch * blocks):
         register = flush_denormals()
         b, first = job // blocks, (job % blocks) * width
         w = min(width, channels - first)
-        h = np.zeros((n_states, width), x.dtype)
-        a = np.zeros((n_states, width), x.dtype)
-        for n in range(n_states):
-            for c in range(w):
-                h[n, c] = state[b, n, first + c]
-                a[n, c] = A[n, first + c]
-        delta = np.zeros(width, x.dtype)
-        dx = np.zeros(width, x.dtype)
-        out = np.zeros(width, x.dtype)
-        skip, shift = D[first : first + w], bias[first : first + w]
+        vectors = (w + lane_count - 1) // lane_count
+        padded = vectors * lane_count
+        h, pole = aligned_rows(n_states, padded, x.dtype), aligned_rows(n_states, padded, x.dtype)
+        # rows: bias, skip, delta; then copies of dt (and y), x and z where they are needed
+        rows = aligned_rows(6, padded, x.dtype)
+        rows[0, :w], rows[1, :w] = bias[first : first + w], D[first : first + w]
+        h[:, :w], pole[:, :w] = state[b, :, first : first + w], A[:, first : first + w]
         for t in range(length):
-            raw, u = dt[b, t, first : first + w], x[b, t, first : first + w]
-            for c in range(w):
-                delta[c] = softplus(raw[c] + shift[c])
-            for c in range(w):
-                dx[c] = delta[c] * u[c]
-                out[c] = skip[c] * u[c]
-            for n in range(n_states):
-                b_n, c_n = B[b, t, n], C[b, t, n]
-                row, pole = h[n], a[n]
-                for c in range(width):
-                    row[c] = exp2(delta[c] * pole[c]) * row[c] + dx[c] * b_n
-                    out[c] += row[c] * c_n
-            result = y[b, t, first : first + w]
-            if gated:
-                gate = z[b, t, z_column + first : z_column + first + w]
-                for c in range(w):
-                    result[c] = out[c] * gate[c] * sigmoid(gate[c])
+            row, states = b * length + t, (b * length + t) * n_states
+            at, gate_at = row * channels + first, row * gate_channels + z_column + first
+            if w == padded and gated:
+                _advance_gated(
+                    x, dt, y, at, channels, z, gate_at, gate_channels, rows[0], rows[1], rows[2], h, pole, B, C, states,
+                    n_states, vectors,
+                )  # fmt: skip
+            elif w == padded:
+                _advance(
+                    x, dt, y, at, channels, x, at, channels, rows[0], rows[1], rows[2], h, pole, B, C, states, n_states,
+                    vectors,
+                )  # fmt: skip
             else:
-                for c in range(w):
-                    result[c] = out[c]
-        for n in range(n_states):
-            for c in range(w):
-                state[b, n, first + c] = h[n, c]
+                rows[3, :w], rows[4, :w] = dt[b, t, first : first + w], x[b, t, first : first + w]
+                if gated:
+                    rows[5, :w] = z[b, t, z_column + first : z_column + first + w]
+                    _advance_gated(
+                        rows[4], rows[3], rows[3], 0, 0, rows[5], 0, 0, rows[0], rows[1], rows[2], h, pole, B, C, states,
+                        n_states, vectors,
+                    )  # fmt: skip
+                else:
+                    _advance(
+                        rows[4], rows[3], rows[3], 0, 0, rows[4], 0, 0, rows[0], rows[1], rows[2], h, pole, B, C, states,
+                        n_states, vectors,
+                    )  # fmt: skip
+                y[b, t, first : first + w] = rows[3, :w]
+        state[b, :, first : first + w] = h[:, :w]
         restore_denormals(register)
 
 

@@ -111,7 +111,7 @@ def selective_step(
 
 def block_width(jobs: int, channels: int, threads: int) -> int:
     """Channels per job: wide blocks read memory in long runs, but every thread should be busy to the end."""
-    for width in (512, 256, 128):
+    for width in (256, 128):
         count = jobs * -(-channels // width)
         if width <= channels and count / (-(-count // threads) * threads) > 0.9:
             return width

@@ -1,8 +1,9 @@
 """A generator of Pathfinder pictures of any size: two discs, two long dashed contours, short distractors.
 
 Label 1: the discs are the two ends of one long contour. Label 0: they are an end of each. Both kinds of picture hold
-the same contours, and the discs are equally far apart in both (a picture is rejected as often as its distance is too
-frequent for its label), so nothing but following a contour tells the labels apart.
+the same contours, and, for every length of contour, the discs' distance from each other and from the middle of the picture is distributed alike (a
+picture is rejected as often as its distances are too frequent for its label). What tells the labels apart is which
+end a contour leads to.
 
 Points are (row, column). Contours go in steps of one pixel; their direction is a whole number of 1/256 turns that
 looks up a rounded table, so that no machine's sine can change what is drawn.
@@ -22,22 +23,23 @@ COMPASS = np.round(
     np.stack([np.sin(np.arange(TURN) * 2 * np.pi / TURN), np.cos(np.arange(TURN) * 2 * np.pi / TURN)]), 6
 )
 ATTEMPTS = 40  # to place one contour before the picture is begun anew
-PILOT = 6000  # pictures that estimate the distances
-BINS = 24
+PILOT = 12_000  # pictures that estimate how the distances are distributed
+BINS, RINGS = 48, 6  # of the discs' distance, and of their midpoint's distance from the middle
 
 
 @dataclass(frozen=True)
 class Style:
     """How the pictures look; lengths in pixels, bends in 1/256 turns per pixel, brightness 0 to 255.
 
-    contour, distractor: lengths of the long and the short contours. dash, gap: pixels drawn and left out. apart: the
-    least distance between contours. bend: the sharpest turn; drift: how fast it changes.
+    dashes: the least and the most of a long contour. distractors, short: how many short contours, and their dashes.
+    dash, gap: pixels drawn and left out. apart: the least distance between contours. bend: the sharpest turn; drift:
+    how fast it changes. width: of a line; disc: the radius.
     """
 
     size: int
-    contour: int
-    distractor: int
+    dashes: tuple[int, int]
     distractors: int
+    short: int
     dash: int
     gap: int
     apart: float
@@ -46,6 +48,20 @@ class Style:
     width: float
     disc: float
     brightness: int
+
+    def numbers(self) -> tuple[int, int, int, int, int, int, float, int, int, float]:
+        """Where contours may go, as the compiled functions take it."""
+        place = (self.apart, self.bend, self.drift, self.disc)
+        return (self.size, *self.dashes, self.short, self.dash, self.gap, *place)
+
+    def nodes(self) -> np.ndarray:
+        """Room for the points of all contours of a picture."""
+        period = self.dash + self.gap
+        return np.empty(((2 * self.dashes[1] + self.distractors * self.short) * period, 2))
+
+    def bounds(self) -> np.ndarray:
+        """Room for where each contour begins."""
+        return np.zeros(self.distractors + 3, np.int64)
 
 
 def draw(style: Style, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -57,34 +73,23 @@ def draw(style: Style, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def draw_into(pictures: np.ndarray, style: Style, keep: np.ndarray, rng: np.random.Generator) -> None:
     """Fill empty pictures (n, size, size), labels 1, 0, 1, 0, ..."""
-    nodes, bounds = _canvas(style)
-    shape = (style.contour, style.distractor, style.distractors, style.apart, style.bend, style.drift, style.disc)
-    look = (style.dash, style.gap, style.width, style.disc, style.brightness)
-    _draw_all(rng, pictures, nodes, bounds, keep, COMPASS, shape, look)
+    look = (style.dash, style.gap, float(style.width), style.disc, style.brightness)
+    _draw_all(rng, pictures, style.nodes(), style.bounds(), keep, COMPASS, style.numbers(), look)
 
 
 def acceptance(style: Style, seed: int) -> np.ndarray:
-    """(2, BINS): the probability to keep a picture of a label whose discs are so far apart, from a pilot run."""
-    nodes, bounds = _canvas(style)
-    shape = (style.contour, style.distractor, style.distractors, style.apart, style.bend, style.drift, style.disc)
-    distances = np.empty((PILOT, 2))
-    _measure(np.random.default_rng((seed, 0)), distances, style.size, nodes, bounds, COMPASS, shape)
-    edges = np.linspace(0, np.sqrt(2) * style.size, BINS + 1)
-    counts = np.stack([np.histogram(distances[:, label], edges)[0] for label in (0, 1)])
+    """(2, lengths, BINS, RINGS): the probability to keep a picture by label and distances, from a pilot run."""
+    counts = np.zeros((2, style.dashes[1] - style.dashes[0] + 1, BINS, RINGS), np.int64)
+    rng = np.random.default_rng((seed, 0))
+    _count(rng, counts, PILOT, style.nodes(), style.bounds(), COMPASS, style.numbers())
     keep: np.ndarray = counts.min(0) / np.maximum(counts, 1)
     return keep
 
 
-def _canvas(style: Style) -> tuple[np.ndarray, np.ndarray]:
-    """Room for all points of a picture, and where each contour begins."""
-    lengths = [style.contour] * 2 + [style.distractor] * style.distractors
-    bounds = np.concatenate([[0], np.cumsum(np.array(lengths) + 1)])
-    return np.empty((bounds[-1], 2)), bounds
-
-
 @njit(cache=True)
-def _contour(rng, compass, nodes, first, last, size, border, apart, bend, drift):  # type: ignore[no-untyped-def]
+def _contour(rng, compass, nodes, first, last, numbers):  # type: ignore[no-untyped-def]
     """Walk from a random point through nodes[first:last]; False when it leaves the picture or comes near another."""
+    size, _, _, _, _, _, apart, bend, drift, border = numbers
     heading, turn = int(rng.random() * TURN), int(rng.random() * (2 * bend + 1)) - bend
     row, column = border + rng.random() * (size - 1 - 2 * border), border + rng.random() * (size - 1 - 2 * border)
     reach = int(apart * 1.6) + 2  # neighbours on the contour itself that may be near
@@ -103,15 +108,17 @@ def _contour(rng, compass, nodes, first, last, size, border, apart, bend, drift)
 
 
 @njit(cache=True)
-def _place(rng, compass, nodes, bounds, size, shape):  # type: ignore[no-untyped-def]
-    """Place all contours of one picture."""
-    _, _, _, apart, bend, drift, disc = shape
+def _place(rng, compass, nodes, bounds, numbers):  # type: ignore[no-untyped-def]
+    """Place all contours of one picture: contour k has nodes bounds[k] to bounds[k + 1], and begins and ends in a dash."""
+    _, least, most, short, dash, gap, _, _, _, _ = numbers
+    long = least + int(rng.random() * (most - least + 1))
     contour = 0
     while contour < len(bounds) - 1:
+        dashes = long if contour < 2 else short
+        bounds[contour + 1] = bounds[contour] + dashes * (dash + gap) - gap + 1
         placed = False
         for _ in range(ATTEMPTS):
-            first, last = bounds[contour], bounds[contour + 1]
-            if _contour(rng, compass, nodes, first, last, size, disc, apart, bend, drift):
+            if _contour(rng, compass, nodes, bounds[contour], bounds[contour + 1], numbers):
                 placed = True
                 break
         contour = contour + 1 if placed else 0
@@ -129,36 +136,42 @@ def _discs(rng, nodes, bounds, label):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _distance(nodes, a, b):  # type: ignore[no-untyped-def]
-    return np.sqrt((nodes[a, 0] - nodes[b, 0]) ** 2 + (nodes[a, 1] - nodes[b, 1]) ** 2)
+def _bins(nodes, bounds, a, b, numbers):  # type: ignore[no-untyped-def]
+    """The bins of the contours' length, the discs' distance and their midpoint's distance from the middle."""
+    size, least, _, _, dash, gap, _, _, _, _ = numbers
+    dashes = (bounds[1] - 1 + gap) // (dash + gap)
+    apart = np.sqrt((nodes[a, 0] - nodes[b, 0]) ** 2 + (nodes[a, 1] - nodes[b, 1]) ** 2)
+    row, column = (nodes[a, 0] + nodes[b, 0] - size + 1) / 2, (nodes[a, 1] + nodes[b, 1] - size + 1) / 2
+    most = np.sqrt(2.0) * size
+    ring = min(RINGS - 1, int(np.sqrt(row * row + column * column) / (size / 2) * RINGS))
+    return dashes - least, int(apart / most * BINS), ring
 
 
 @njit(cache=True)
-def _measure(rng, distances, size, nodes, bounds, compass, shape):  # type: ignore[no-untyped-def]
-    for row in range(len(distances)):
-        _place(rng, compass, nodes, bounds, size, shape)
+def _count(rng, counts, pictures, nodes, bounds, compass, numbers):  # type: ignore[no-untyped-def]
+    for _ in range(pictures):
+        _place(rng, compass, nodes, bounds, numbers)
         for label in range(2):
             a, b = _discs(rng, nodes, bounds, label)
-            distances[row, label] = _distance(nodes, a, b)
+            length, place, ring = _bins(nodes, bounds, a, b, numbers)
+            counts[label, length, place, ring] += 1
 
 
 @njit(cache=True)
-def _draw_all(rng, pictures, nodes, bounds, keep, compass, shape, look):  # type: ignore[no-untyped-def]
-    size = pictures.shape[1]
+def _draw_all(rng, pictures, nodes, bounds, keep, compass, numbers, look):  # type: ignore[no-untyped-def]
     dash, gap, width, disc, brightness = look
     for index in range(len(pictures)):
         label = 1 - index % 2
         while True:
-            _place(rng, compass, nodes, bounds, size, shape)
+            _place(rng, compass, nodes, bounds, numbers)
             a, b = _discs(rng, nodes, bounds, label)
-            place = int(_distance(nodes, a, b) / (np.sqrt(2.0) * size) * keep.shape[1])
-            if rng.random() < keep[label, place]:
+            length, place, ring = _bins(nodes, bounds, a, b, numbers)
+            if rng.random() < keep[label, length, place, ring]:
                 break
         picture = pictures[index]
         for contour in range(len(bounds) - 1):
-            phase = int(rng.random() * (dash + gap))
             for node in range(bounds[contour], bounds[contour + 1] - 1):
-                if (node - bounds[contour] + phase) % (dash + gap) < dash:
+                if (node - bounds[contour]) % (dash + gap) < dash:
                     _segment(picture, nodes[node], nodes[node + 1], width, brightness)
         _segment(picture, nodes[a], nodes[a], 2 * disc, 255)
         _segment(picture, nodes[b], nodes[b], 2 * disc, 255)

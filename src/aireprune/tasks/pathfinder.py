@@ -19,11 +19,9 @@ COUNTS = (160_000, 20_000, 20_000)
 MINI_COUNTS = (40_000, 2_000, 4_000)
 CHUNK = 2_000
 
-MINI = Style(16, 9, 4, distractors=1, dash=3, gap=1, apart=3, bend=8, drift=4, width=1, disc=1.3, brightness=150)
-PATH32 = Style(32, 22, 8, distractors=4, dash=3, gap=2, apart=3, bend=10, drift=4, width=1, disc=1.5, brightness=200)
-PATH128 = Style(
-    128, 90, 30, distractors=14, dash=5, gap=3, apart=5, bend=6, drift=1, width=1.5, disc=2.5, brightness=200
-)
+MINI = Style(16, (3, 4), 1, 2, dash=2, gap=1, apart=3.0, bend=12, drift=5, width=1.0, disc=1.3, brightness=150)
+PATH32 = Style(32, (4, 5), 4, 2, dash=3, gap=2, apart=3.0, bend=10, drift=4, width=1.0, disc=1.5, brightness=200)
+PATH128 = Style(128, (11, 13), 14, 4, dash=5, gap=3, apart=5.0, bend=6, drift=1, width=1.5, disc=2.5, brightness=200)
 
 
 def pathfinder() -> Task:
