@@ -1,9 +1,9 @@
 """A generator of Pathfinder pictures of any size: two discs, two long dashed contours, short distractors.
 
 Label 1: the discs are the two ends of one long contour. Label 0: they are an end of each. Both kinds of picture hold
-the same contours, and, for every length of contour, the discs' distance from each other and from the middle of the picture is distributed alike (a
-picture is rejected as often as its distances are too frequent for its label). What tells the labels apart is which
-end a contour leads to.
+the same contours, and, for every length of contour, the discs' distance from each other and from the middle of the
+picture is distributed alike (a picture is rejected as often as its distances are too frequent for its label). What
+tells the labels apart is which end a contour leads to.
 
 Points are (row, column). Contours go in steps of one pixel; their direction is a whole number of 1/256 turns that
 looks up a rounded table, so that no machine's sine can change what is drawn.
