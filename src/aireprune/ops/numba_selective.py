@@ -86,7 +86,10 @@ def _make_row(gated):
     return advance
 
 
-_ROW = tuple("x dt y row ahead z gate_row gate_ahead bias skip delta h pole B C states n vectors".split())
+_ROW = (
+    "x", "dt", "y", "row", "ahead", "z", "gate_row", "gate_ahead", "bias", "skip", "delta", "h", "pole", "B", "C",
+    "states", "n", "vectors",
+)  # fmt: skip
 _advance_gated, _advance = _make_row(True), _make_row(False)
 
 
@@ -99,8 +102,9 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, wid
     """
     batch, length, channels = x.shape
     n_states, gate_channels = A.shape[0], z.shape[2]
-    lane_count = VECTOR_BYTES // x.dtype.itemsize
+    lane_count = VECTOR_BYTES // x.itemsize
     blocks = (channels + width - 1) // width
+    flat_x, flat_dt, flat_y, flat_z = x.reshape(-1), dt.reshape(-1), y.reshape(-1), z.reshape(-1)
     for job in prange(batch * blocks):
         register = flush_denormals()
         b, first = job // blocks, (job % blocks) * width
@@ -108,37 +112,37 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, wid
         vectors = (w + lane_count - 1) // lane_count
         padded = vectors * lane_count
         h, pole = aligned_rows(n_states, padded, x.dtype), aligned_rows(n_states, padded, x.dtype)
-        # rows: bias, skip, delta; then copies of dt (and y), x and z where they are needed
-        rows = aligned_rows(6, padded, x.dtype)
-        rows[0, :w], rows[1, :w] = bias[first : first + w], D[first : first + w]
         h[:, :w], pole[:, :w] = state[b, :, first : first + w], A[:, first : first + w]
+        rows = aligned_rows(6, padded, x.dtype)
+        shift, skip, delta, now_dt, now_x, now_z = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5]
+        shift[:w], skip[:w] = bias[first : first + w], D[first : first + w]
         for t in range(length):
             row, states = b * length + t, (b * length + t) * n_states
             at, gate_at = row * channels + first, row * gate_channels + z_column + first
-            if w == padded and gated:
-                _advance_gated(
-                    x, dt, y, at, channels, z, gate_at, gate_channels, rows[0], rows[1], rows[2], h, pole, B, C, states,
-                    n_states, vectors,
-                )  # fmt: skip
-            elif w == padded:
-                _advance(
-                    x, dt, y, at, channels, x, at, channels, rows[0], rows[1], rows[2], h, pole, B, C, states, n_states,
-                    vectors,
-                )  # fmt: skip
-            else:
-                rows[3, :w], rows[4, :w] = dt[b, t, first : first + w], x[b, t, first : first + w]
+            if w < padded:
+                now_dt[:w], now_x[:w] = flat_dt[at : at + w], flat_x[at : at + w]
                 if gated:
-                    rows[5, :w] = z[b, t, z_column + first : z_column + first + w]
+                    now_z[:w] = flat_z[gate_at : gate_at + w]
                     _advance_gated(
-                        rows[4], rows[3], rows[3], 0, 0, rows[5], 0, 0, rows[0], rows[1], rows[2], h, pole, B, C, states,
-                        n_states, vectors,
+                        now_x, now_dt, now_dt, 0, 0, now_z, 0, 0,
+                        shift, skip, delta, h, pole, B, C, states, n_states, vectors,
                     )  # fmt: skip
                 else:
                     _advance(
-                        rows[4], rows[3], rows[3], 0, 0, rows[4], 0, 0, rows[0], rows[1], rows[2], h, pole, B, C, states,
-                        n_states, vectors,
+                        now_x, now_dt, now_dt, 0, 0, now_x, 0, 0,
+                        shift, skip, delta, h, pole, B, C, states, n_states, vectors,
                     )  # fmt: skip
-                y[b, t, first : first + w] = rows[3, :w]
+                flat_y[at : at + w] = now_dt[:w]
+            elif gated:
+                _advance_gated(
+                    flat_x, flat_dt, flat_y, at, channels, flat_z, gate_at, gate_channels,
+                    shift, skip, delta, h, pole, B, C, states, n_states, vectors,
+                )  # fmt: skip
+            else:
+                _advance(
+                    flat_x, flat_dt, flat_y, at, channels, flat_x, at, channels,
+                    shift, skip, delta, h, pole, B, C, states, n_states, vectors,
+                )  # fmt: skip
         state[b, :, first : first + w] = h[:, :w]
         restore_denormals(register)
 
