@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +50,8 @@ class Task:
     """A data set in three splits.
 
     length: steps (the most, when they vary). d_input: features of a step, or the number of different tokens. classes:
-    outputs. decode: stored values to model inputs, float32 (n, L, d_input) or int64 tokens (n, L). chance: the metric
-    of a model that has learnt nothing.
+    outputs. decode: stored values to model inputs, float32 (n, L, d_input) or int64 tokens (n, L). step_rescale: how many
+    steps of the task that models are trained on one step here lasts; a model runs with its step sizes times that.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Task:
     train: Split
     validation: Split
     test: Split
+    step_rescale: float = field(default=1.0, kw_only=True)
 
     @property
     def language(self) -> bool:
@@ -119,10 +120,10 @@ def find_data(task: str, candidates: tuple[str, ...], how: str) -> Path:
     for name in candidates:
         if (folder / name).exists():
             return folder / name
-    looked = " or ".join(str(folder / name) for name in candidates)
+    looked = ", ".join(candidates)
     raise AireError(
-        f"The {task} task needs {looked}, which is not there. {how} The folder is named by the environment variable "
-        "AIRE_DATA."
+        f"The {task} task looks in {folder} (environment variable AIRE_DATA) for {looked}, and nothing of the kind is "
+        f"there. {how}"
     )
 
 

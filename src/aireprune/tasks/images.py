@@ -2,44 +2,104 @@
 
 from __future__ import annotations
 
+import tarfile
+import zipfile
+from pathlib import Path
+
 import numpy as np
 
-from aireprune.tasks.base import Split, Task, find_data, hold_out, normalised
+from aireprune.errors import AireError
+from aireprune.tasks.base import Split, Task, data_folder, find_data, hold_out, normalised
+from aireprune.tasks.png import luma
 
 SMNIST_MEAN, SMNIST_STD = 0.1307, 0.3081
 GREY_MEAN, GREY_STD = 122.6 / 255, 61.0 / 255  # of grey CIFAR-10, as the LRA code has them
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
+CIFAR_FILES = {"train": [f"data_batch_{k}.bin" for k in range(1, 6)], "test": ["test_batch.bin"]}
+CIFAR_HOW = (
+    "Put the binary version of CIFAR-10 there (cifar-10-binary.tar.gz of cs.toronto.edu/~kriz/cifar.html, packed or "
+    "unpacked), or files cifar10_gray_train.npz and cifar10_gray_test.npz (arrays x: uint8 32x32 grey, y)."
+)
 
 
 def smnist() -> Task:
     path = find_data("smnist", ("mnist.npz",), "Put an mnist.npz (arrays xtr, ytr, xte, yte; uint8, 28x28) there.")
-    with np.load(path, allow_pickle=False) as data:
-        full = Split(data["xtr"].reshape(-1, 784), data["ytr"].astype(np.int64))
-        test = Split(data["xte"].reshape(-1, 784), data["yte"].astype(np.int64))
-    train, validation = hold_out(full, 5000)
+    arrays = read_npz(path, "xtr", "ytr", "xte", "yte")
+    full, test = (labelled(arrays[f"x{part}"], arrays[f"y{part}"], (784,), path) for part in ("tr", "te"))
+    train, validation = hold_out(full, len(full) // 12)
     return Task("smnist", 784, 1, 10, normalised(784, SMNIST_MEAN, SMNIST_STD), train, validation, test)
 
 
 def image() -> Task:
     """Grey CIFAR-10: 45,000 training, 5,000 validation and 10,000 test images."""
-    splits = {}
-    for part in ("train", "test"):
-        path = find_data("image", (f"cifar10_gray_{part}.npz",), "Put CIFAR-10 there (arrays x: uint8 32x32 grey, y).")
-        with np.load(path, allow_pickle=False) as data:
-            splits[part] = Split(data["x"].reshape(-1, 1024), data["y"].astype(np.int64))
-    train, validation = hold_out(splits["train"], 5000)
-    return Task("image", 1024, 1, 10, normalised(1024, GREY_MEAN, GREY_STD), train, validation, splits["test"])
+    full, test = (grey_cifar(part) for part in ("train", "test"))
+    train, validation = hold_out(full, len(full) // 10)
+    return Task("image", 1024, 1, 10, normalised(1024, GREY_MEAN, GREY_STD), train, validation, test)
 
 
 def scifar_rgb() -> Task:
     """Colour CIFAR-10, pixel by pixel: 2,000 test images; 256 training images to calibrate with, 256 to validate."""
-    splits = {}
+    splits = []
     for name in ("train512", "test2000"):
         path = find_data(
             "scifar_rgb", (f"cifar10_rgb_{name}.npz",), "Put a file of that name (arrays x: uint8 32x32x3, y) there."
         )
+        arrays = read_npz(path, "x", "y")
+        splits.append(labelled(arrays["x"], arrays["y"], (1024, 3), path))
+    full, test = splits
+    train, validation = full.rows(slice(0, len(full) // 2)), full.rows(slice(len(full) // 2, None))
+    return Task("scifar_rgb", 1024, 3, 10, normalised(1024, CIFAR_MEAN, CIFAR_STD), train, validation, test)
+
+
+def grey_cifar(part: str) -> Split:
+    """All images of "train" or "test" (N, 1024)."""
+    names = (f"cifar10_gray_{part}.npz", "cifar-10-batches-bin", "cifar-10-binary.tar.gz")
+    pickled = data_folder() / "cifar-10-batches-py"
+    if pickled.is_dir() and not any((data_folder() / name).exists() for name in names):
+        raise AireError(f"{pickled} is pickled, which can run code when it is read, so it is not read. {CIFAR_HOW}")
+    path = find_data("image", names, CIFAR_HOW)
+    if path.suffix == ".npz":
+        arrays = read_npz(path, "x", "y")
+        return labelled(arrays["x"], arrays["y"], (1024,), path)
+    parts = [parse_cifar(data, where) for where, data in _cifar_files(path, part)]
+    return Split(np.concatenate([split.x for split in parts]), np.concatenate([split.y for split in parts]))
+
+
+def _cifar_files(path: Path, part: str) -> list[tuple[str, bytes]]:
+    """(name for messages, content) of the batches of a part, from the folder or the archive."""
+    try:
+        if path.is_dir():
+            return [(str(path / name), (path / name).read_bytes()) for name in CIFAR_FILES[part]]
+        found = []
+        with tarfile.open(path, "r:gz") as archive:
+            for name in CIFAR_FILES[part]:
+                file = archive.extractfile(f"cifar-10-batches-bin/{name}")
+                found.append((f"{path}: {name}", file.read() if file is not None else b""))
+        return found
+    except (OSError, EOFError, KeyError, tarfile.TarError) as error:
+        raise AireError(f"CIFAR-10 in {path} cannot be read ({error}). {CIFAR_HOW}") from error
+
+
+def parse_cifar(data: bytes, where: str) -> Split:
+    """Records of one label byte and 3 x 1024 bytes (red, green, blue planes) -> grey (N, 1024)."""
+    if not data or len(data) % 3073:
+        raise AireError(f"{where} has {len(data)} bytes, which is not a number of CIFAR-10 records of 3,073 bytes.")
+    records = np.frombuffer(data, np.uint8).reshape(-1, 3073)
+    if records[:, 0].max() > 9:
+        raise AireError(f"{where} has a label of {records[:, 0].max()}; those of CIFAR-10 are 0 to 9.")
+    return Split(luma(records[:, 1:].reshape(-1, 3, 1024).swapaxes(1, 2)), records[:, 0].astype(np.int64))
+
+
+def read_npz(path: Path, *names: str) -> dict[str, np.ndarray]:
+    try:
         with np.load(path, allow_pickle=False) as data:
-            splits[name] = Split(data["x"].reshape(-1, 1024, 3), data["y"].astype(np.int64))
-    train, validation = splits["train512"].rows(slice(0, 256)), splits["train512"].rows(slice(256, None))
-    decode = normalised(1024, CIFAR_MEAN, CIFAR_STD)
-    return Task("scifar_rgb", 1024, 3, 10, decode, train, validation, splits["test2000"])
+            return {name: data[name] for name in names}
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise AireError(f"{path} is not an .npz file with the arrays {', '.join(names)} ({error}).") from error
+
+
+def labelled(x: np.ndarray, y: np.ndarray, shape: tuple[int, ...], path: Path) -> Split:
+    """Images flattened to (N, *shape), with their classes."""
+    if x.dtype != np.uint8 or x.size != len(y) * np.prod(shape):
+        raise AireError(f"{path} has {x.dtype} images of shape {x.shape} for {len(y)} labels; uint8 {shape} is needed.")
+    return Split(x.reshape(-1, *shape), y.astype(np.int64))

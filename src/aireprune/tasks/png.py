@@ -1,4 +1,4 @@
-"""Just enough PNG for LRA's pictures: 8-bit grey, grey with alpha, RGB or RGBA, not interlaced."""
+"""Grey pictures, and just enough PNG for LRA's pictures: 8-bit grey, grey with alpha, RGB or RGBA, not interlaced."""
 
 # mypy: allow-untyped-decorators
 
@@ -15,7 +15,7 @@ from aireprune.errors import AireError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # colour type -> bytes of a pixel
-LUMA = np.array([0.299, 0.587, 0.114])
+LUMA = np.array([19595, 38470, 7471], np.uint32)  # (0.299, 0.587, 0.114) * 65536
 
 
 def read_png(path: Path) -> np.ndarray:
@@ -47,7 +47,13 @@ def decode_png(data: bytes) -> np.ndarray:
     if rows[:, 0].max() > 4:
         raise ValueError("a row has an unknown filter")
     pixels = unfilter(rows, channels).reshape(height, width, channels)
-    return pixels[:, :, 0] if channels < 3 else np.round(pixels[:, :, :3] @ LUMA).astype(np.uint8)
+    return pixels[:, :, 0] if channels < 3 else luma(pixels[:, :, :3])
+
+
+def luma(colours: np.ndarray) -> np.ndarray:
+    """Red, green and blue (..., 3) uint8 -> grey (...), rounded as every image library does."""
+    grey: np.ndarray = (colours.astype(np.uint32) @ LUMA + 0x8000) >> 16
+    return grey.astype(np.uint8)
 
 
 @njit(cache=True)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import lzma
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
+from aireprune.errors import AireError
 from aireprune.tasks.base import Split, Task, find_data, hold_out, tokens
 
 LENGTH, MINI_LENGTH = 4096, 512
+HOW = (
+    "Unpack aclImdb_v1.tar.gz of ai.stanford.edu/~amaas/data/sentiment there (or put the archive itself there), or put "
+    "imdb_train.jsonl and imdb_test.jsonl there with one {label, text} per line, as `datasets` exports them."
+)
+Review = tuple[int, bytes]
 
 
 def text() -> Task:
@@ -23,25 +32,81 @@ def text_mini() -> Task:
 
 
 def _imdb(name: str, length: int, test_count: int | None = None) -> Task:
-    full, test = (_reviews(part, length) for part in ("train", "test"))
-    train, validation = hold_out(full, 2500)
+    full, test = (padded_bytes(reviews(part, name), length) for part in ("train", "test"))
+    train, validation = hold_out(full, len(full) // 10)
     if test_count is not None:
         test = hold_out(test, test_count)[1]
     return Task(name, length, 256, 2, tokens, train, validation, test)
 
 
-def _reviews(part: str, length: int) -> Split:
-    path = find_data("text", (f"imdb_{part}.jsonl.xz",), "Put the IMDB reviews there (one {label, text} per line).")
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    return padded_bytes([row["text"].encode() for row in rows], [row["label"] for row in rows], length)
+def reviews(part: str, task: str) -> list[Review]:
+    """(label, text) of every review of "train" or "test", from whichever of the known layouts is there."""
+    stems = (f"imdb_{part}.jsonl.xz", f"imdb_{part}.jsonl", f"imdb/{part}.jsonl")
+    path = find_data(task, (*stems, f"aclImdb/{part}", "aclImdb_v1.tar.gz"), HOW)
+    if path.is_dir():
+        found = read_folder(path)
+    else:
+        read: Callable[[], list[Review]] = (
+            (lambda: read_archive(path, part)) if path.name.endswith(".tar.gz") else (lambda: read_jsonl(path))
+        )
+        found = _explained(path, read)
+    if not found:
+        raise AireError(f"{path} holds no reviews. {HOW}")
+    return found
 
 
-def padded_bytes(texts: list[bytes], labels: list[int], length: int) -> Split:
+def _explained(path: Path, read: Callable[[], list[Review]]) -> list[Review]:
+    try:
+        return read()
+    except (OSError, EOFError, ValueError, KeyError, TypeError, lzma.LZMAError, tarfile.TarError) as error:
+        raise AireError(f"The IMDB reviews in {path} cannot be read ({error!r}). {HOW}") from error
+
+
+def read_jsonl(path: Path) -> list[Review]:
+    with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file if line.strip()]
+    if not all(row["label"] in (0, 1) for row in rows):
+        raise ValueError("a label is neither 0 nor 1")
+    return [(int(row["label"]), row["text"].encode()) for row in rows]
+
+
+def read_folder(folder: Path) -> list[Review]:
+    """aclImdb/train or aclImdb/test: neg/*.txt and pos/*.txt; unsup is left out."""
+    files = [(label, path) for label, kind in enumerate(("neg", "pos")) for path in _files(folder / kind)]
+    return [(label, path.read_bytes()) for label, path in files]
+
+
+def _files(folder: Path) -> list[Path]:
+    found = sorted(folder.glob("*.txt"))
+    if not found:
+        raise AireError(f"{folder} has no .txt reviews. {HOW}")
+    return found
+
+
+def read_archive(path: Path, part: str) -> list[Review]:
+    """The same from the official archive, without unpacking it; in the order of the unpacked folder."""
+    kinds = {f"aclImdb/{part}/neg": 0, f"aclImdb/{part}/pos": 1}
+    found: list[tuple[int, str, bytes]] = []
+    with tarfile.open(path, "r:gz") as archive:
+        for member in archive:
+            folder, _, name = member.name.removeprefix("./").rpartition("/")
+            file = archive.extractfile(member) if folder in kinds and name.endswith(".txt") else None
+            if file is not None:
+                found.append((kinds[folder], name, file.read()))
+    return [(label, data) for label, _, data in sorted(found, key=lambda entry: entry[:2])]
+
+
+def padded_bytes(rows: list[Review], length: int) -> Split:
     """Texts cut to `length` bytes and padded with byte 0, which no text has."""
+    x, lengths = pad([data for _, data in rows], length)
+    return Split(x, np.array([label for label, _ in rows], np.int64), lengths)
+
+
+def pad(texts: list[bytes], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """(bytes (N, length), lengths (N,)); an empty text becomes one space."""
     x, lengths = np.zeros((len(texts), length), np.uint8), np.empty(len(texts), np.int64)
     for row, data in enumerate(texts):
         part = data[:length] or b" "
         x[row, : len(part)] = np.frombuffer(part, np.uint8)
         lengths[row] = len(part)
-    return Split(x, np.asarray(labels, np.int64), lengths)
+    return x, lengths
