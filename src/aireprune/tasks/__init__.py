@@ -5,33 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aireprune.errors import AireError
+from aireprune.tasks import images, language, listops, pathfinder, retrieval, speech, text
 from aireprune.tasks.base import Batch, Split, Task, data_folder
-from aireprune.tasks.images import image, scifar_rgb, smnist
-from aireprune.tasks.language import lm, lm_mini
-from aireprune.tasks.listops import listops, listops_mini
-from aireprune.tasks.pathfinder import pathfinder, pathfinder_mini, pathx
-from aireprune.tasks.retrieval import retrieval, retrieval_mini
-from aireprune.tasks.speech import speech, speech_8k, speech_mini
-from aireprune.tasks.text import text, text_mini
 
 TASKS: dict[str, Callable[[], Task]] = {
-    "listops": listops,
-    "listops-mini": listops_mini,
-    "text": text,
-    "text-mini": text_mini,
-    "retrieval": retrieval,
-    "retrieval-mini": retrieval_mini,
-    "image": image,
-    "pathfinder": pathfinder,
-    "pathfinder-mini": pathfinder_mini,
-    "pathx": pathx,
-    "speech": speech,
-    "speech-8k": speech_8k,
-    "speech-mini": speech_mini,
-    "smnist": smnist,
-    "lm": lm,
-    "lm-mini": lm_mini,
-    "scifar_rgb": scifar_rgb,
+    "listops": listops.listops,
+    "listops-mini": listops.listops_mini,
+    "text": text.text,
+    "text-mini": text.text_mini,
+    "retrieval": retrieval.retrieval,
+    "retrieval-mini": retrieval.retrieval_mini,
+    "image": images.image,
+    "pathfinder": pathfinder.pathfinder,
+    "pathfinder-mini": pathfinder.pathfinder_mini,
+    "pathx": pathfinder.pathx,
+    "speech": speech.speech,
+    "speech-8k": speech.speech_8k,
+    "speech-mini": speech.speech_mini,
+    "smnist": images.smnist,
+    "lm": language.lm,
+    "lm-mini": language.lm_mini,
+    "scifar_rgb": images.scifar_rgb,
 }
 
 

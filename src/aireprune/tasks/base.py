@@ -120,9 +120,8 @@ def find_data(task: str, candidates: tuple[str, ...], how: str) -> Path:
     for name in candidates:
         if (folder / name).exists():
             return folder / name
-    looked = ", ".join(candidates)
     raise AireError(
-        f"The {task} task looks in {folder} (environment variable AIRE_DATA) for {looked}, and nothing of the kind is "
+        f"The {task} task looks in {folder} (environment variable AIRE_DATA) for {' or '.join(candidates)}, which is not "
         f"there. {how}"
     )
 

@@ -15,7 +15,7 @@ LENGTH = 4000
 FOLDERS = ("lra_release/tsv_data", "lra_release/lra_release/tsv_data", "tsv_data", "aan")
 HOW = "Unpack lra_release.gz of github.com/google-research/long-range-arena there."
 WINDOW = 256
-SHIFTS = (64, 128)
+SHIFTS = (128, 192)
 MINI_TEST = 4_000
 
 
@@ -50,7 +50,7 @@ def _write(folder: Path, path: Path) -> None:
 def retrieval_mini() -> Task:
     """A stand-in, not AAN: are two passages of 256 bytes from the same place of an IMDB review? Half the answers are yes.
 
-    The second passage begins 64 to 128 bytes after the first one in the same review, or anywhere in another review. The
+    The second passage begins 128 to 192 bytes after the first one in the same review, or anywhere in another review. The
     test pairs come from the test reviews; of the others a tenth is held out for validation.
     """
     full = pairs(reviews("train", "retrieval-mini"), VALIDATION_SEED)
