@@ -76,6 +76,14 @@ def methods(json: Json = False) -> None:
 
 
 @app.command()
+def tasks(json: Json = False) -> None:
+    """The tasks to train and judge models on, and whether their data is here."""
+    from aireprune.cli import show
+
+    show.tasks(json)
+
+
+@app.command()
 def prune(
     ckpt: Checkpoint,
     out: Annotated[

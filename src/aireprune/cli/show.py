@@ -1,4 +1,4 @@
-"""aire inspect, aire score, aire methods: look, change nothing."""
+"""aire inspect, aire score, aire methods, aire tasks: look, change nothing."""
 
 from __future__ import annotations
 
@@ -139,3 +139,21 @@ def methods(json: bool) -> None:
     )
     console.print()
     console.print(table("", ("reduction", "what becomes of the states that stay"), REDUCTIONS.items(), left=2))
+
+
+def tasks(json: bool) -> None:
+    from aireprune.tasks.base import data_folder
+    from aireprune.tasks.catalogue import catalogue
+
+    entries = catalogue()
+    if json:
+        print_json({"data": str(data_folder()), "tasks": [asdict(entry) for entry in entries]})
+        return
+    console.print(f"data folder (AIRE_DATA): {data_folder()}")
+    console.print(
+        table("", ("task", "data", "what it is"), ((e.name, _source(e.data), e.what) for e in entries), left=3)
+    )
+
+
+def _source(data: str | None) -> str:
+    return "missing" if data is None else data if data == "generated" else Path(data).name

@@ -114,15 +114,24 @@ def data_folder() -> Path:
     return Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
+def lra(name: str) -> tuple[str, ...]:
+    """Where a folder of the LRA release may be: people unpack it with or without its outer folders."""
+    return (f"lra_release/{name}", f"lra_release/lra_release/{name}", name)
+
+
+def locate(candidates: tuple[str, ...]) -> Path | None:
+    """The first of the candidates (below the data folder) that exists."""
+    return next((data_folder() / name for name in candidates if (data_folder() / name).exists()), None)
+
+
 def find_data(task: str, candidates: tuple[str, ...], how: str) -> Path:
-    """The first of the candidates (below the data folder) that exists; else an error that says how to get one."""
-    folder = data_folder()
-    for name in candidates:
-        if (folder / name).exists():
-            return folder / name
+    """The same; when there is none, an error that says how to get one."""
+    path = locate(candidates)
+    if path is not None:
+        return path
+    looked = " or ".join(candidates)
     raise AireError(
-        f"The {task} task looks in {folder} (environment variable AIRE_DATA) for {' or '.join(candidates)}, which is not "
-        f"there. {how}"
+        f"The {task} task looks in {data_folder()} (environment variable AIRE_DATA) for {looked}, which is not there. {how}"
     )
 
 
@@ -130,3 +139,13 @@ def hold_out(split: Split, count: int, seed: int = VALIDATION_SEED) -> tuple[Spl
     """(the rest, `count` examples chosen by the seed)."""
     order = np.random.default_rng(seed).permutation(len(split))
     return split.rows(order[count:]), split.rows(order[:count])
+
+
+def pad(texts: list[bytes], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """(bytes (N, length), lengths (N,)); an empty text becomes one space."""
+    x, lengths = np.zeros((len(texts), length), np.uint8), np.empty(len(texts), np.int64)
+    for row, data in enumerate(texts):
+        part = data[:length] or b" "
+        x[row, : len(part)] = np.frombuffer(part, np.uint8)
+        lengths[row] = len(part)
+    return x, lengths

@@ -36,6 +36,12 @@ def cached(name: str, settings: object, write: Writer) -> Split:
     return Split(_mapped(folder / "x.npy"), np.array(_mapped(folder / "y.npy"), np.int64), lengths)
 
 
+def stamp(path: Path) -> tuple[str, int, int]:
+    """What changes when the file does."""
+    state = path.stat()
+    return str(path.resolve()), state.st_size, state.st_mtime_ns
+
+
 def _mapped(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+VERSION = 1  # goes up when the same style draws other pictures
 TURN = 256
 COMPASS = np.round(
     np.stack([np.sin(np.arange(TURN) * 2 * np.pi / TURN), np.cos(np.arange(TURN) * 2 * np.pi / TURN)]), 6

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.tasks.base import Split, Task, data_folder, find_data, hold_out, normalised
+from aireprune.tasks.base import Split, Task, data_folder, find_data, hold_out, locate, normalised
 from aireprune.tasks.png import luma
 
 SMNIST_MEAN, SMNIST_STD = 0.1307, 0.3081
@@ -23,6 +23,7 @@ CIFAR_HOW = (
 
 
 def smnist() -> Task:
+    """MNIST, pixel by pixel: 55,000 training, 5,000 validation and 10,000 test images."""
     path = find_data("smnist", ("mnist.npz",), "Put an mnist.npz (arrays xtr, ytr, xte, yte; uint8, 28x28) there.")
     arrays = read_npz(path, "xtr", "ytr", "xte", "yte")
     full, test = (labelled(arrays[f"x{part}"], arrays[f"y{part}"], (784,), path) for part in ("tr", "te"))
@@ -51,11 +52,14 @@ def scifar_rgb() -> Task:
     return Task("scifar_rgb", 1024, 3, 10, normalised(1024, CIFAR_MEAN, CIFAR_STD), train, validation, test)
 
 
+def cifar_layouts(part: str) -> tuple[str, ...]:
+    return (f"cifar10_gray_{part}.npz", "cifar-10-batches-bin", "cifar-10-binary.tar.gz")
+
+
 def grey_cifar(part: str) -> Split:
     """All images of "train" or "test" (N, 1024)."""
-    names = (f"cifar10_gray_{part}.npz", "cifar-10-batches-bin", "cifar-10-binary.tar.gz")
-    pickled = data_folder() / "cifar-10-batches-py"
-    if pickled.is_dir() and not any((data_folder() / name).exists() for name in names):
+    names, pickled = cifar_layouts(part), data_folder() / "cifar-10-batches-py"
+    if pickled.is_dir() and locate(names) is None:
         raise AireError(f"{pickled} is pickled, which can run code when it is read, so it is not read. {CIFAR_HOW}")
     path = find_data("image", names, CIFAR_HOW)
     if path.suffix == ".npz":

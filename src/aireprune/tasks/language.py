@@ -11,7 +11,8 @@ from aireprune.errors import AireError
 from aireprune.tasks.base import Split, Task, find_data, tokens
 
 LENGTH, MINI_LENGTH = 1024, 256
-FOLDERS = ("wikitext-2-raw", "wikitext-2-raw-v1", "wikitext-2")
+SHAKESPEARE = ("tinyshakespeare.txt.xz", "tinyshakespeare.txt")
+FOLDERS = ("wikitext-2-raw", "wikitext-2-raw-v1")
 HOW = (
     "Unpack wikitext-2-raw-v1.zip there (folder wikitext-2-raw with wiki.train.raw, wiki.valid.raw and wiki.test.raw)."
 )
@@ -24,7 +25,7 @@ def lm() -> Task:
 
 def lm_mini() -> Task:
     """Tiny Shakespeare in windows of 256 bytes: the first 90 % to train, 5 % to validate, the last 5 % to test."""
-    path = find_data("lm-mini", ("tinyshakespeare.txt.xz", "tinyshakespeare.txt"), "Put Tiny Shakespeare there.")
+    path = find_data("lm-mini", SHAKESPEARE, "Put Tiny Shakespeare there.")
     text = read_bytes(path)
     cuts = [int(0.9 * len(text)), int(0.95 * len(text))]
     return Task(
@@ -32,9 +33,13 @@ def lm_mini() -> Task:
     )
 
 
-def _wikitext(part: str) -> Split:
+def layouts(part: str) -> tuple[str, ...]:
     names = [f"{folder}/wiki.{part}.{end}" for folder in FOLDERS for end in ("raw", "tokens")]
-    path = find_data("lm", (*names, f"wikitext2_{part}.txt.xz", f"wikitext2_{part}.txt"), HOW)
+    return (*names, f"wikitext2_{part}.txt.xz", f"wikitext2_{part}.txt")
+
+
+def _wikitext(part: str) -> Split:
+    path = find_data("lm", layouts(part), HOW)
     text = read_bytes(path)
     if len(text) <= LENGTH:
         raise AireError(f"{path} has {len(text)} bytes, too few for one window of {LENGTH}. {HOW}")

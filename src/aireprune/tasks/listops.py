@@ -15,14 +15,15 @@ import numpy as np
 from numba import njit
 
 from aireprune.errors import AireError
-from aireprune.tasks.base import Split, Task, data_folder, tokens
-from aireprune.tasks.cache import cached, sections, write_arrays
+from aireprune.tasks.base import Split, Task, locate, lra, pad, tokens
+from aireprune.tasks.cache import cached, sections, stamp, write_arrays
 
 WORDS = ("<pad>", "<unk>", "[MIN", "[MAX", "[MED", "[SM", "]", *"0123456789")  # 17 tokens; the place is the number
 MIN, MAX, MED, SM, CLOSE, ZERO = 2, 3, 4, 5, 6, 7
 LENGTH = 2048
+VERSION = 1  # goes up when the same grammar generates other expressions
 PARTS = {"train": 96_000, "val": 2_000, "test": 2_000}
-FOLDERS = ("lra_release/listops-1000", "listops-1000", "lra_release/listops", "listops")
+FOLDERS = (*lra("listops-1000"), *lra("listops"))
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ MINI = Grammar(44_000, depth=5, args=5, shortest=12, longest=96, balanced=True)
 
 def listops() -> Task:
     """96,000 + 2,000 + 2,000 expressions of 501 to 1,999 tokens: LRA's files if they are there, else generated."""
-    folder = next((data_folder() / name for name in FOLDERS if (data_folder() / name).is_dir()), None)
+    folder = locate(FOLDERS)
     if folder is None:
         return _task("listops", LENGTH, sections(generated(LRA), *PARTS.values()))
     return _task("listops", LENGTH, [read_tsv(folder / f"basic_{part}.tsv", LENGTH) for part in PARTS])
@@ -65,7 +66,7 @@ def _task(name: str, length: int, splits: list[Split]) -> Task:
 
 def generated(grammar: Grammar) -> Split:
     """Different expressions in random order, made once and then read from the cache."""
-    return cached("listops", (grammar, WORDS), lambda folder: _write(folder, grammar))
+    return cached("listops", (VERSION, grammar, WORDS), lambda folder: _write(folder, grammar))
 
 
 def _write(folder: Path, grammar: Grammar) -> None:
@@ -159,35 +160,34 @@ def apply(operator: int, values: np.ndarray) -> int:
 
 
 def read_tsv(path: Path, length: int) -> Split:
-    """LRA's files: a header, then `Source<tab>Target`. The parentheses of the source are left out, as all loaders do."""
+    """LRA's files: a header, then `Source<tab>Target`; parsed once and then read from the cache."""
+    if not path.is_file():
+        raise AireError(f"The listops task needs {path}, which is not there. Unpack the LRA release again.")
+    return cached("listops-read", (stamp(path), length, WORDS), lambda folder: _write_tsv(folder, path, length))
+
+
+def _write_tsv(folder: Path, path: Path, length: int) -> None:
+    rows: list[tuple[bytes, int]] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AireError(f"The listops task cannot read {path}: {error}.") from error
-    if not lines or lines[0].split("\t") != ["Source", "Target"]:
-        raise AireError(f"{path} does not begin with the header line Source<tab>Target of the LRA release.")
-    rows = [line for line in lines[1:] if line]
-    x, y, lengths = (
-        np.zeros((len(rows), length), np.uint8),
-        np.empty(len(rows), np.int64),
-        np.empty(len(rows), np.int64),
-    )
-    for row, line in enumerate(rows):
-        numbers, y[row] = _parse(line, f"{path}, line {row + 2}")
-        numbers = numbers[:length]
-        x[row, : len(numbers)], lengths[row] = numbers, len(numbers)
-    return Split(x, y, lengths)
+        with path.open(encoding="utf-8") as file:
+            if file.readline().split() != ["Source", "Target"]:
+                raise AireError(f"{path} does not begin with the header line Source<tab>Target of the LRA release.")
+            rows += [_parse(line, f"{path}, line {number}") for number, line in enumerate(file, 2)]
+    except UnicodeDecodeError as error:
+        raise AireError(f"{path} is not text ({error}).") from error
+    x, lengths = pad([numbers for numbers, _ in rows], length)
+    write_arrays(folder, x=x, y=np.array([value for _, value in rows]), lengths=lengths)
 
 
 NUMBERS = {word: number for number, word in enumerate(WORDS)}
 
 
-def _parse(line: str, where: str) -> tuple[list[int], int]:
-    """(token numbers, value) of one line."""
-    cells = line.split("\t")
-    if len(cells) != 2 or not (cells[1].isdigit() and len(cells[1]) == 1):
-        raise AireError(f"{where}: expected an expression, a tab and one digit, found {line[-40:]!r} at its end.")
-    words = cells[0].strip('"').replace("(", " ").replace(")", " ").split()
-    if not words:
-        raise AireError(f"{where}: the expression is empty.")
-    return [NUMBERS.get(word, 1) for word in words], int(cells[1])
+def _parse(line: str, where: str) -> tuple[bytes, int]:
+    """(token numbers, value) of one line. The parentheses of the source are left out, as all loaders do."""
+    source, _, target = line.rstrip("\r\n").partition("\t")
+    words = source.strip('"').replace("(", " ").replace(")", " ").split()
+    if not words or target not in NUMBERS or NUMBERS[target] < ZERO:
+        raise AireError(
+            f"{where}: expected an expression, a tab and one digit, found {line[:20]!r} ... {line[-20:]!r}."
+        )
+    return bytes(NUMBERS.get(word, NUMBERS["<unk>"]) for word in words), int(target)

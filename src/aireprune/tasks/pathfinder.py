@@ -8,9 +8,9 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from aireprune.errors import AireError
-from aireprune.tasks.base import Split, Task, data_folder, hold_out, normalised
-from aireprune.tasks.cache import cached, sections, write_arrays
-from aireprune.tasks.contours import Style, acceptance, draw_into
+from aireprune.tasks.base import VALIDATION_SEED, Split, Task, locate, lra, normalised
+from aireprune.tasks.cache import cached, sections, stamp, write_arrays
+from aireprune.tasks.contours import VERSION, Style, acceptance, draw_into
 from aireprune.tasks.png import read_png
 
 SEED = 2018
@@ -35,15 +35,18 @@ def pathx() -> Task:
 
 
 def pathfinder_mini() -> Task:
-    """16 x 16, 256 steps, two contours of 9 pixels and one distractor; 40,000 / 2,000 / 4,000 generated pictures."""
+    """16 x 16, 256 steps, two contours of 8 to 11 pixels and one distractor; 40,000 / 2,000 / 4,000 generated pictures."""
     return _task("pathfinder-mini", MINI, sections(generated(MINI, sum(MINI_COUNTS)), *MINI_COUNTS))
 
 
+def layouts(size: int) -> tuple[str, ...]:
+    return lra(f"pathfinder{size}/{LEVEL}")
+
+
 def _paper(name: str, style: Style) -> Task:
-    for folder in (f"lra_release/pathfinder{style.size}", f"pathfinder{style.size}"):
-        level = data_folder() / folder / LEVEL
-        if level.is_dir():
-            return _task(name, style, split_in_ten(read_folder(level, style.size)))
+    level = locate(layouts(style.size))
+    if level is not None:
+        return _task(name, style, read_folder(level, style.size))
     return _task(name, style, sections(generated(style, sum(COUNTS)), *COUNTS))
 
 
@@ -52,17 +55,9 @@ def _task(name: str, style: Style, splits: list[Split]) -> Task:
     return Task(name, length, 1, 2, normalised(length, 0.5, 0.5), *splits)
 
 
-def split_in_ten(split: Split) -> list[Split]:
-    """80, 10 and 10 % chosen by a seed, as S5's code splits the 200,000 pictures."""
-    tenth = len(split) // 10
-    rest, test = hold_out(split, tenth)
-    train, validation = hold_out(rest, tenth)
-    return [train, validation, test]
-
-
 def generated(style: Style, count: int) -> Split:
     """Pictures by our generator, labels 1, 0, 1, 0, ...; made once and then read from the cache."""
-    return cached(f"pathfinder{style.size}", (style, count, SEED), lambda folder: _write(folder, style, count))
+    return cached(f"pathfinder{style.size}", (VERSION, style, count, SEED), lambda folder: _write(folder, style, count))
 
 
 def _write(folder: Path, style: Style, count: int) -> None:
@@ -74,15 +69,20 @@ def _write(folder: Path, style: Style, count: int) -> None:
     write_arrays(folder, y=1 - np.arange(count) % 2)
 
 
-def read_folder(level: Path, size: int) -> Split:
-    """LRA's pictures, imgs/K/sample_I.png, listed in metadata/K.npy; decoded once and then read from the cache."""
+def read_folder(level: Path, size: int) -> list[Split]:
+    """LRA's pictures, imgs/K/sample_I.png, listed in metadata/K.npy: 80, 10 and 10 % chosen by a seed, as in S5's code.
+
+    They are decoded once, in the order of the splits, and then mapped from the cache: Path-X never is in memory whole.
+    """
     lists = sorted((level / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path.stem))
     if not lists:
         raise AireError(f"{level / 'metadata'} has no .npy file that lists the pictures; unpack the LRA release again.")
-    stamp = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in lists]
-    examples = [example for path in lists for example in read_metadata(path)]
-    key = (str(level.resolve()), size, stamp)
-    return cached(f"pathfinder{size}-read", key, lambda folder: _decode(folder, level, examples, size))
+    listed = [example for path in lists for example in read_metadata(path)]
+    examples = [listed[row] for row in np.random.default_rng(VALIDATION_SEED).permutation(len(listed))]
+    key = ([stamp(path) for path in lists], size)
+    split = cached(f"pathfinder{size}-read", key, lambda folder: _decode(folder, level, examples, size))
+    tenth = len(split) // 10
+    return sections(split, len(split) - 2 * tenth, tenth, tenth)
 
 
 def _decode(folder: Path, level: Path, examples: list[tuple[str, int]], size: int) -> None:

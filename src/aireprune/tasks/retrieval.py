@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.tasks.base import VALIDATION_SEED, Split, Task, find_data, hold_out, tokens
-from aireprune.tasks.cache import cached, write_arrays
-from aireprune.tasks.text import Review, pad, reviews
+from aireprune.tasks.base import VALIDATION_SEED, Split, Task, find_data, hold_out, lra, pad, tokens
+from aireprune.tasks.cache import cached, stamp, write_arrays
+from aireprune.tasks.text import Review, reviews
 
 LENGTH = 4000
-FOLDERS = ("lra_release/tsv_data", "lra_release/lra_release/tsv_data", "tsv_data", "aan")
+LAYOUTS = tuple(f"{folder}/new_aan_pairs.train.tsv" for folder in (*lra("tsv_data"), "aan"))
 HOW = "Unpack lra_release.gz of github.com/google-research/long-range-arena there."
 WINDOW = 256
 SHIFTS = (128, 192)
@@ -20,8 +20,8 @@ MINI_TEST = 4_000
 
 
 def retrieval() -> Task:
-    """ACL Anthology Network, do two papers cite each other: 147,086 / 18,090 / 17,437 pairs of up to 4,000 bytes."""
-    first = find_data("retrieval", tuple(f"{folder}/new_aan_pairs.train.tsv" for folder in FOLDERS), HOW)
+    """ACL Anthology Network, are two papers linked by a citation: 147,086 / 18,090 / 17,437 pairs of up to 4,000 bytes."""
+    first = find_data("retrieval", LAYOUTS, HOW)
     splits = [read_pairs(first.with_name(f"new_aan_pairs.{part}.tsv")) for part in ("train", "eval", "test")]
     return Task("retrieval", LENGTH, 256, 2, tokens, *splits)
 
@@ -30,8 +30,7 @@ def read_pairs(path: Path) -> Split:
     """LRA's lines `label, id, id, text, text` with tabs between; padded once and then read from the cache."""
     if not path.is_file():
         raise AireError(f"The retrieval task needs {path}, which is not there. {HOW}")
-    stamp = (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns, LENGTH)
-    return cached("retrieval", stamp, lambda folder: _write(folder, path))
+    return cached("retrieval", (stamp(path), LENGTH), lambda folder: _write(folder, path))
 
 
 def _write(folder: Path, path: Path) -> None:

@@ -15,6 +15,7 @@ from aireprune.tasks.images import read_npz
 
 RATE = 16_000
 FRAME = 8
+MINI = ("speech_commands12_8k_mulaw.npz",)
 SPEECH_STD = np.float32(0.0764)  # of the clips, full scale being 1
 FOLDERS = (
     "speech_commands_v0.02",
@@ -46,7 +47,7 @@ def speech_mini() -> Task:
     """12 classes at 8 kHz, 1,000 steps of 8 samples; speakers are in one split only (70, 10 and 20 % of them)."""
     path = find_data(
         "speech-mini",
-        ("speech_commands12_8k_mulaw.npz",),
+        MINI,
         "Put the 12-class test list of Speech Commands there (x uint8 mu-law (N, 8000), y, spk).",
     )
     data = read_npz(path, "x", "y", "spk")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import lzma
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.tasks.base import Split, Task, find_data, hold_out, tokens
+from aireprune.tasks.base import Split, Task, find_data, hold_out, pad, tokens
 
 LENGTH, MINI_LENGTH = 4096, 512
 HOW = (
@@ -22,12 +21,12 @@ Review = tuple[int, bytes]
 
 
 def text() -> Task:
-    """Reviews cut to 4,096 bytes: 22,500 training, 2,500 validation, 25,000 test."""
+    """IMDB reviews cut to 4,096 bytes: 22,500 training, 2,500 validation, 25,000 test."""
     return _imdb("text", LENGTH)
 
 
 def text_mini() -> Task:
-    """The same reviews cut to 512 bytes; 5,000 of the test reviews."""
+    """IMDB reviews cut to 512 bytes: 22,500 training, 2,500 validation, 5,000 test."""
     return _imdb("text-mini", MINI_LENGTH, 5000)
 
 
@@ -39,27 +38,27 @@ def _imdb(name: str, length: int, test_count: int | None = None) -> Task:
     return Task(name, length, 256, 2, tokens, train, validation, test)
 
 
+def layouts(part: str) -> tuple[str, ...]:
+    exported = (f"imdb_{part}.jsonl.xz", f"imdb_{part}.jsonl", f"imdb/{part}.jsonl")
+    return (*exported, f"aclImdb/{part}", "aclImdb_v1.tar.gz")
+
+
 def reviews(part: str, task: str) -> list[Review]:
     """(label, text) of every review of "train" or "test", from whichever of the known layouts is there."""
-    stems = (f"imdb_{part}.jsonl.xz", f"imdb_{part}.jsonl", f"imdb/{part}.jsonl")
-    path = find_data(task, (*stems, f"aclImdb/{part}", "aclImdb_v1.tar.gz"), HOW)
-    if path.is_dir():
-        found = read_folder(path)
-    else:
-        read: Callable[[], list[Review]] = (
-            (lambda: read_archive(path, part)) if path.name.endswith(".tar.gz") else (lambda: read_jsonl(path))
-        )
-        found = _explained(path, read)
+    path = find_data(task, layouts(part), HOW)
+    try:
+        found = _read(path, part)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, lzma.LZMAError, tarfile.TarError) as error:
+        raise AireError(f"The IMDB reviews in {path} cannot be read ({error!r}). {HOW}") from error
     if not found:
         raise AireError(f"{path} holds no reviews. {HOW}")
     return found
 
 
-def _explained(path: Path, read: Callable[[], list[Review]]) -> list[Review]:
-    try:
-        return read()
-    except (OSError, EOFError, ValueError, KeyError, TypeError, lzma.LZMAError, tarfile.TarError) as error:
-        raise AireError(f"The IMDB reviews in {path} cannot be read ({error!r}). {HOW}") from error
+def _read(path: Path, part: str) -> list[Review]:
+    if path.is_dir():
+        return read_folder(path)
+    return read_archive(path, part) if path.name.endswith(".tar.gz") else read_jsonl(path)
 
 
 def read_jsonl(path: Path) -> list[Review]:
@@ -100,13 +99,3 @@ def padded_bytes(rows: list[Review], length: int) -> Split:
     """Texts cut to `length` bytes and padded with byte 0, which no text has."""
     x, lengths = pad([data for _, data in rows], length)
     return Split(x, np.array([label for label, _ in rows], np.int64), lengths)
-
-
-def pad(texts: list[bytes], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """(bytes (N, length), lengths (N,)); an empty text becomes one space."""
-    x, lengths = np.zeros((len(texts), length), np.uint8), np.empty(len(texts), np.int64)
-    for row, data in enumerate(texts):
-        part = data[:length] or b" "
-        x[row, : len(part)] = np.frombuffer(part, np.uint8)
-        lengths[row] = len(part)
-    return x, lengths

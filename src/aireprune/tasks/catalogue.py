@@ -1,0 +1,48 @@
+"""Which tasks there are, and where their data is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aireprune.tasks import TASKS, images, language, listops, pathfinder, retrieval, speech, text
+from aireprune.tasks.base import locate
+
+GENERATED = ("listops", "listops-mini", "pathfinder", "pathfinder-mini", "pathx")
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "listops": listops.FOLDERS,
+    "text": text.layouts("train"),
+    "text-mini": text.layouts("train"),
+    "retrieval": retrieval.LAYOUTS,
+    "retrieval-mini": text.layouts("train"),
+    "image": images.cifar_layouts("train"),
+    "pathfinder": pathfinder.layouts(32),
+    "pathx": pathfinder.layouts(128),
+    "speech": speech.FOLDERS,
+    "speech-8k": speech.FOLDERS,
+    "speech-mini": speech.MINI,
+    "smnist": ("mnist.npz",),
+    "lm": language.layouts("train"),
+    "lm-mini": language.SHAKESPEARE,
+    "scifar_rgb": ("cifar10_rgb_train512.npz",),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """data: the file or folder it is read from, "generated", or None when it has to be fetched."""
+
+    name: str
+    data: str | None
+    what: str
+
+
+def catalogue() -> list[Entry]:
+    """Every task; nothing is loaded."""
+    return [Entry(name, _data(name), (make.__doc__ or "").split("\n")[0]) for name, make in TASKS.items()]
+
+
+def _data(name: str) -> str | None:
+    path = locate(LAYOUTS.get(name, ()))
+    if path is not None:
+        return str(path)
+    return "generated" if name in GENERATED else None
