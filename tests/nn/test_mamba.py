@@ -11,7 +11,7 @@ from aireprune.families import find_layers
 from aireprune.nn.arrays import ModuleArrays
 from aireprune.nn.mamba import MambaModel, initialize
 from aireprune.nn.mamba_config import MambaConfig
-from aireprune.ops import conv, selective, ssd
+from aireprune.ops import conv, selective
 from aireprune.tasks import data_folder
 
 SMALL = MambaConfig(d_input=3, d_output=5, d_model=8, layers=2, d_state=4)
@@ -77,19 +77,6 @@ def test_convolution(before: bool) -> None:
     context = past if before else None
     expected = conv.causal_conv(u, weight.requires_grad_(), bias, context)
     torch.testing.assert_close(conv.causal_conv(u, weight.detach(), bias, context), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-def test_ssd_scan(groups: int) -> None:
-    torch.manual_seed(0)
-    shapes = ((2, 9, 4, 5), (2, 9, 4), (4,), (2, 9, groups, 3), (2, 9, groups, 3), (4,), (4,))
-    inputs = [torch.randn(s, dtype=torch.float64) for s in shapes]
-    inputs[2] = -torch.exp(inputs[2])
-    state = torch.randn(2, 4, 5, 3, dtype=torch.float64)
-    ours = ssd.ssd_scan(*inputs, limits=(0.1, 1.0), initial=state)  # type: ignore[misc]
-    stepwise = ssd.ssd_scan_reference(*inputs, 0.1, 1.0, state)  # type: ignore[call-arg]
-    for mine, reference in zip(ours, stepwise, strict=True):
-        torch.testing.assert_close(mine, reference)
 
 
 def test_operators_are_well_formed() -> None:

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from aireprune.errors import AireError
 from aireprune.ops.conv import causal_conv
 from aireprune.ops.selective import selective_scan, selective_step
-from aireprune.ops.ssd import ssd_scan
+from aireprune.ops.ssd import ssd_scan, ssd_step
 
 MAMBA = ("MambaMixer", "FalconMambaMixer", "JambaMambaMixer")
 MAMBA2 = (
@@ -126,8 +126,7 @@ def _mamba2_forward(
 ) -> Any:
     """The Mamba-2 mixers. FalconH1 scales its projection and may do without the gated norm."""
     packed = kwargs.get("seq_idx") is not None or kwargs.get("cu_seqlens") is not None
-    wants_grad = torch.is_grad_enabled() and self.in_proj.weight.requires_grad
-    if packed or wants_grad or _stock(self, hidden_states, cache_params):
+    if packed or _stock(self, hidden_states, cache_params):
         return type(self).forward(self, hidden_states, cache_params, attention_mask, **kwargs)
     window, state = _cached(self, cache_params)
     batch, length, _ = hidden_states.shape
@@ -140,14 +139,15 @@ def _mamba2_forward(
     x, b, c = torch.split(xbc, [self.intermediate_size, width, width], dim=-1)
     heads = (batch, length, self.num_heads, self.head_dim)
     groups = (batch, length, self.n_groups, self.ssm_state_size)
-    decoding = state is not None and length == 1  # the stock single step does not clip the step size
-    limits = (0.0, float("inf")) if decoding else self.time_step_limit
-    A = -torch.exp(self.A_log.float())
-    y, final = ssd_scan(
-        x.reshape(heads), dt, A, b.reshape(groups), c.reshape(groups), self.D, self.dt_bias, limits, state
-    )
-    if cache_params is not None:
-        cache_params.update_recurrent_state(final, layer_idx=self.layer_idx)
+    x, b, c, A = x.reshape(heads), b.reshape(groups), c.reshape(groups), -torch.exp(self.A_log.float())
+    if state is not None and length == 1 and not torch.is_grad_enabled():
+        # like the stock single step, this one does not clip the step size
+        y = ssd_step(state, x[:, 0], dt[:, 0], A, b[:, 0], c[:, 0], self.D, self.dt_bias)
+    else:
+        limits = (0.0, float("inf")) if state is not None and length == 1 else self.time_step_limit
+        y, final = ssd_scan(x, dt, A, b, c, self.D, self.dt_bias, limits, state)
+        if cache_params is not None:
+            cache_params.update_recurrent_state(final, layer_idx=self.layer_idx)
     y = y.reshape(batch, length, -1)
     y = self.norm(y, gate) if getattr(self, "mamba_rms_norm", True) else y * F.silu(gate)
     return self.out_proj(y.to(hidden_states.dtype))

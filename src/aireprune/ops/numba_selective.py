@@ -25,6 +25,7 @@ CHUNK = 32  # time steps whose states the backward pass recomputes at a time
 
 _FAST = {"contract", "reassoc", "nsz"}
 _OPTIONS = {"fastmath": _FAST, "cache": True, "error_model": "numpy"}
+_EXACT = {"cache": True, "error_model": "numpy"}  # Lanes.exp2 must not be simplified
 
 
 def _make_row(gated):
@@ -93,7 +94,7 @@ _ROW = (
 _advance_gated, _advance = _make_row(True), _make_row(False)
 
 
-@njit(parallel=True, cache=True, error_model="numpy")  # no fast-math: see Lanes.exp2
+@njit(parallel=True, **_EXACT)
 def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
     """Fill y, `width` channels (a multiple of the vector) to a block; `state` is the initial state, then the final one.
 
@@ -313,36 +314,4 @@ def causal_conv(u, column, taps, bias, before, activate, y):
             if activate:
                 for c in range(channels):
                     out[c] *= sigmoid(out[c])
-        restore_denormals(register)
-
-
-@njit(parallel=True, **_OPTIONS)
-def ssd_forward(x, dt, A, B, C, D, bias, low, high, state, y):
-    """Mamba-2: x, y (b, L, H, P); dt (b, L, H); A (H,) times log2(e); B, C (b, L, G, N); state (b, H, N, P) in and out.
-
-    Delta = clip(softplus(dt + bias), low, high);  S_n <- 2^(Delta A) S_n + Delta B_n x;  y = sum_n C_n S_n + D x
-    """
-    batch, length, heads, width = x.shape
-    groups, n_states = B.shape[2], B.shape[3]
-    for job in prange(batch * heads):
-        register = flush_denormals()
-        b, head = job // heads, job % heads
-        g = head // (heads // groups)
-        s = state[b, head].copy()
-        dx = np.zeros(width, x.dtype)
-        out = np.zeros(width, x.dtype)
-        for t in range(length):
-            delta = min(max(softplus(dt[b, t, head] + bias[head]), low), high)
-            a = exp2(delta * A[head])
-            for p in range(width):
-                dx[p] = delta * x[b, t, head, p]
-                out[p] = D[head] * x[b, t, head, p]
-            for n in range(n_states):
-                b_n, c_n, row = B[b, t, g, n], C[b, t, g, n], s[n]
-                for p in range(width):
-                    row[p] = a * row[p] + dx[p] * b_n
-                    out[p] += row[p] * c_n
-            for p in range(width):
-                y[b, t, head, p] = out[p]
-        state[b, head] = s
         restore_denormals(register)

@@ -1,4 +1,10 @@
-"""The scan of Mamba-2 as a torch operator: H heads of P channels, G groups of N states, one decay per head."""
+"""The scan of Mamba-2 as a torch operator: H heads of P channels, G groups of N states, one decay per head.
+
+    Delta = clip(softplus(dt + dt_bias))   S_t = exp(Delta A) S_{t-1} + Delta x_t B_t^T   y_t = S_t C_t + D x_t
+
+Numba serves CPU tensors that need no gradient. Where a gradient is wanted, and on other devices, the scan is written as
+matrix products over chunks of time in plain torch (`ssd_chunked`), which autograd differentiates.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,8 @@ from torch.nn import functional as F
 
 from aireprune.ops.kernel_inputs import LOG2E, dense, needs_grad
 from aireprune.ops.scan import HAVE_NUMBA
+
+CHUNK = 32  # time steps that one matrix product covers; longer chunks spend more on their decay matrices
 
 
 def ssd_scan(
@@ -26,19 +34,32 @@ def ssd_scan(
 ) -> tuple[Tensor, Tensor]:
     """Mamba-2: x (b, L, H, P), dt (b, L, H), A (H,), B and C (b, L, G, N), state (b, H, P, N) -> y like x, final state.
 
-    Delta is clipped to `limits`. The numba kernel has no backward; where a gradient is wanted, the reference runs.
+    Delta is clipped to `limits`.
     """
     working = torch.float64 if x.dtype == torch.float64 else torch.float32
     tensors = [t.to(working) for t in (x, dt, A, B, C, D, dt_bias)]
     state = x.new_zeros(*x.shape[::2], x.shape[3], B.shape[3]) if initial is None else initial
     state = state.to(working)
-    fused = HAVE_NUMBA and x.device.type == "cpu" and not needs_grad(*tensors)
-    run: Any = _ssd_scan if fused else ssd_scan_reference
+    fused = HAVE_NUMBA and x.device.type == "cpu" and not needs_grad(*tensors, state)
+    run: Any = _ssd_scan if fused else ssd_chunked
     y, final = run(*tensors, float(limits[0]), float(limits[1]), state)
     return y.to(x.dtype), final
 
 
-def ssd_scan_reference(
+def ssd_step(
+    state: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor
+) -> Tensor:
+    """One step of decoding, no gradients: x (b, H, P), dt (b, H), B and C (b, G, N); `state` is updated in place."""
+    single = x.dtype == state.dtype == torch.float32
+    if HAVE_NUMBA and x.device.type == "cpu" and single and state.is_contiguous():
+        out: Tensor = _ssd_step(state, x, dt.float(), A.float(), B.float(), C.float(), D.float(), dt_bias.float())
+        return out
+    y, final = ssd_scan(x[:, None], dt[:, None], A, B[:, None], C[:, None], D, dt_bias, initial=state)
+    state.copy_(final)
+    return y[:, 0]
+
+
+def ssd_reference(
     x: Tensor,
     dt: Tensor,
     A: Tensor,
@@ -50,7 +71,7 @@ def ssd_scan_reference(
     high: float,
     initial: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The Mamba-2 recurrence step by step in plain torch."""
+    """The recurrence step by step, for tests."""
     delta = F.softplus(dt + dt_bias).clamp(low, high)
     per_head = x.shape[2] // B.shape[2]
     b_heads, c_heads = B.repeat_interleave(per_head, 2), C.repeat_interleave(per_head, 2)
@@ -60,6 +81,49 @@ def ssd_scan_reference(
         s = torch.exp(step * A[:, None, None]) * s + step * x[:, t, :, :, None] * b_heads[:, t, :, None, :]
         outputs.append((s * c_heads[:, t, :, None, :]).sum(-1))
     return torch.stack(outputs, 1) + D[:, None] * x, s
+
+
+def ssd_chunked(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    low: float,
+    high: float,
+    initial: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Chunks of T steps, heads h = (g, r): with c_t the sum of Delta A from the chunk's start to t,
+
+    y_t = sum_{s <= t} e^(c_t - c_s) (C_t . B_s) Delta_s x_s + e^(c_t) S_0 C_t,   S_T = e^(c_T) S_0 + ...
+
+    Exponents are never positive, so nothing overflows. The last chunk is filled up with steps of length 0.
+    """
+    batch, length, heads, width = x.shape
+    groups, n = B.shape[2:]
+    size = min(CHUNK, max(length, 1))
+    fill = -length % size
+    shape = (batch, (length + fill) // size, size, groups, heads // groups)
+    delta = F.pad(F.softplus(dt + dt_bias).clamp(low, high), (0, 0, 0, fill))
+    sums = (delta * A).view(shape).permute(0, 1, 3, 4, 2).cumsum(-1)  # (b, k, g, r, T)
+    driven = (F.pad(x, (0, 0, 0, 0, 0, fill)) * delta[..., None]).view(*shape, width).permute(0, 1, 3, 4, 2, 5)
+    b_, c_ = (
+        F.pad(t, (0, 0, 0, 0, 0, fill)).view(*shape[:4], n).transpose(2, 3)[:, :, :, None] for t in (B, C)
+    )  # (b, k, g, 1, T, n)
+    later = torch.ones(size, size, dtype=torch.bool, device=x.device).triu(1)
+    decay = torch.exp((sums[..., :, None] - sums[..., None, :]).masked_fill(later, -math.inf))
+    y = (c_ @ b_.transpose(-1, -2) * decay) @ driven
+    to_end = torch.exp(sums[..., -1:] - sums)
+    gained = (driven * to_end[..., None]).transpose(-1, -2) @ b_  # (b, k, g, r, P, n)
+    state, starts = initial.view(batch, *shape[3:], width, n), []
+    for gain, total in zip(gained.unbind(1), sums[..., -1].unbind(1), strict=True):
+        starts.append(state)
+        state = torch.exp(total)[..., None, None] * state + gain
+    y = y + torch.exp(sums)[..., None] * (c_ @ torch.stack(starts, 1).transpose(-1, -2))
+    y = y.permute(0, 1, 4, 2, 3, 5).reshape(batch, length + fill, heads, width)[:, :length]
+    return y + D[:, None] * x, state.reshape(initial.shape)
 
 
 @torch.library.custom_op("aireprune::ssd_scan", mutates_args=(), device_types="cpu")
@@ -75,7 +139,7 @@ def _ssd_scan(
     high: float,
     initial: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    from aireprune.ops.numba_selective import ssd_forward
+    from aireprune.ops.numba_ssd import ssd_forward
 
     state = initial.transpose(2, 3).clone(memory_format=torch.contiguous_format)
     y = x.new_empty(x.shape)
@@ -99,3 +163,19 @@ def _(
     initial: Tensor,
 ) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(initial.shape)
+
+
+@torch.library.custom_op("aireprune::ssd_step", mutates_args=("state",), device_types="cpu")
+def _ssd_step(
+    state: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor
+) -> Tensor:
+    from aireprune.ops.numba_ssd import ssd_step as kernel
+
+    y = x.new_empty(x.shape)
+    kernel(state.detach().numpy(), *(dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)), y.numpy())
+    return y
+
+
+@_ssd_step.register_fake
+def _(state: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
