@@ -34,6 +34,18 @@ def energy(states: LayerStates, settings: Settings) -> np.ndarray:
     return (states.mean_c2 * states.b2 * (seen / decay)).sum(axis=1)
 
 
+def pair_energy(states: LayerStates, settings: Settings) -> np.ndarray:
+    """[pair-energy] of the real response Re(c lam^t b): [energy] and the interference with the conjugate mode.
+
+    Twice the sum over t of |Re(c lam^t b)|^2 is c2 b2 / (1 - r^2) + Re((sum c^2)(sum b^2) / (1 - lam^2)).
+    """
+    if states.cross is None:  # real modes have no conjugate
+        return energy(states, settings)
+    squared = 2 * (states.log_radius + 1j * states.angle)
+    exact = energy(states, settings) + (states.cross / -np.expm1(squared)).real.sum(axis=1)
+    return np.maximum(exact, 0)  # never negative but for rounding
+
+
 def peak(states: LayerStates, settings: Settings) -> np.ndarray:
     """[peak] c2 b2 / (1 - r)^2, the squared H-infinity norm of the mode."""
     return (states.mean_c2 * states.b2 / np.expm1(states.log_radius) ** 2).sum(axis=1)
@@ -80,6 +92,7 @@ Criterion = Callable[[LayerStates, Settings], np.ndarray]
 
 CRITERIA: dict[str, Criterion] = {
     "energy": energy,
+    "pair-energy": pair_energy,
     "peak": peak,
     "magnitude": magnitude,
     "random": random,

@@ -48,7 +48,7 @@ PAPER = {
     "lm": Row(8, 384, 256, 8, 0.1, 1e-3, 5e-4, 32, 20, 0.05),
 }
 MINI = {
-    "listops": Row(4, 64, 64, 8, 0.0, 3e-3, 1e-3, 50, 6, 0.05),
+    "listops": Row(4, 64, 64, 8, 0.0, 3e-3, 1e-3, 50, 10, 0.05),
     "text": Row(4, 64, 64, 4, 0.1, 3e-3, 1e-3, 32, 4, 0.05),
     "retrieval": Row(4, 64, 64, 4, 0.0, 3e-3, 1e-3, 32, 4, 0.05),
     "image": Row(4, 64, 64, 4, 0.1, 4e-3, 1e-3, 50, 3, 0.05),
@@ -59,7 +59,7 @@ MINI = {
     "lm": Row(4, 96, 64, 4, 0.1, 3e-3, 1e-3, 16, 10, 0.05),
 }
 ROWS = {"paper": PAPER, "mini": MINI}
-MINI_EPOCHS = {("mamba", "smnist"): 2}
+MINI_EPOCHS = {("mamba", "smnist"): 1}
 VALIDATE = {"paper": 0, "mini": 2000}
 
 

@@ -32,6 +32,9 @@ METHODS = {
         Method("global-magnitude", "magnitude", False, "global", "magnitude, one global threshold"),
         Method("uniform-magnitude", "magnitude", False, "uniform", "magnitude, the same share of every layer"),
         Method("random", "random", False, "uniform", "seeded random choice, the same share of every layer"),
+        Method("global-energy", "energy", False, "global", "aire without prefix normalisation"),
+        Method("uniform-energy", "energy", False, "uniform", "aire's energy, the same share of every layer"),
+        Method("aire-pair", "pair-energy", True, "global", "aire with the exact energy of the conjugate pair"),
         Method("aire-published", "energy-published", True, "global", "aire with the slip of the authors' code"),
         Method("last-published", "peak-published", True, "global", "last with the slip of the authors' code"),
         Method(

@@ -27,6 +27,7 @@ class LayerStates:
     b2: np.ndarray  # (n, m)  squared norm of the mode's row of the discretised B
     c2: np.ndarray  # (d, n, m)  squared norm of the mode's column of C, per direction
     groups: int = 1
+    cross: np.ndarray | None = None  # (n, m)  (sum b^2)(sum c^2), mean over directions, where Re(c lam^t b) is read
 
     def __post_init__(self) -> None:
         shape = self.log_radius.shape
@@ -75,4 +76,5 @@ def from_modes(
     """States of a MIMO layer with one mode each: poles (n,), discretised b (n, h), readouts c (d, o, n)."""
     b2 = (np.abs(b) ** 2).sum(axis=1)
     c2 = (np.abs(c) ** 2).sum(axis=1)
-    return LayerStates(name, log_radius[:, None], angle[:, None], b2[:, None], c2[:, :, None])
+    cross = (b**2).sum(axis=1) * (c**2).sum(axis=1).mean(axis=0)
+    return LayerStates(name, log_radius[:, None], angle[:, None], b2[:, None], c2[:, :, None], cross=cross[:, None])

@@ -44,6 +44,17 @@ def test_energy_is_the_simulated_sum(directions, horizon):
         assert found[i] == pytest.approx(simulated, rel=1e-10)
 
 
+@pytest.mark.parametrize("directions", [1, 2])
+def test_pair_energy_is_that_of_the_real_response(directions):
+    modes = random_modes(np.random.default_rng(directions), directions=directions)
+    log_radius, angle, b, c = modes
+    found = CRITERIA["pair-energy"](from_modes("layer", *modes), NO)
+    powers = np.exp((log_radius + 1j * angle)[:, None] * np.arange(3000))
+    for i in range(len(angle)):
+        real = np.einsum("do,t,h->doth", c[:, :, i], powers[i], b[i]).real
+        assert found[i] == pytest.approx(2 * (real**2).sum() / directions, rel=1e-10)
+
+
 def test_peak_is_the_largest_frequency_response():
     log_radius, angle, b, c = random_modes(np.random.default_rng(3))
     found = CRITERIA["peak"](from_modes("layer", log_radius, angle, b, c), NO)

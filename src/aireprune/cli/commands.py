@@ -328,3 +328,48 @@ def train(
         changes={"epochs": epochs, "batch": batch, "lr": lr, "ssm_lr": ssm_lr, "weight_decay": weight_decay,
                  "precision": precision, "seed": seed, "examples": examples},
     )  # fmt: skip
+
+
+@app.command()
+def sweep(
+    ckpt: Checkpoint,
+    task: Annotated[str, typer.Option("--task", metavar="TASK", help="What to judge the pruned models on.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the sweep; resumed if it exists.")],
+    methods: Annotated[
+        str, typer.Option("--methods", metavar="A,B,...", help="Pruning methods; `aire methods` lists them.")
+    ] = "aire,last,lamp,global-hinf,uniform-hinf,global-magnitude,uniform-magnitude,random",
+    reduce: Annotated[
+        str, typer.Option("--reduce", metavar="A,B,...", help="Reductions: truncate, refit, balanced (with aire).")
+    ] = "truncate",
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Method aire also with calibrated readouts (our own models).")
+    ] = False,
+    calibrate: Annotated[
+        str | None,
+        typer.Option("--calibrate", metavar="SOURCE", help="Calibration inputs; default: the task's training split."),
+    ] = None,
+    ratios: Annotated[
+        str, typer.Option("--ratios", metavar="FROM:TO:STEP", help="Or a list: 0.2,0.5,0.8.")
+    ] = "0:0.9:0.1",
+    seeds: Annotated[int, typer.Option(metavar="K", min=1, help="Seeds of method random: mean and deviation.")] = 3,
+    examples: Annotated[
+        int, typer.Option(metavar="N", min=0, help="At most N validation and N test examples; 0: all.")
+    ] = 1000,
+    max_drop: Annotated[
+        float,
+        typer.Option("--max-drop", metavar="X", min=0, help="What a safe ratio may cost on validation, in points."),
+    ] = 1.0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Prune with every method at every ratio, without retraining, and judge each model. Interrupt it at any time.
+
+    Safe ratios are chosen on validation examples and reported on test examples, with 95 % intervals and a paired test
+    against the full model.
+    """
+    from aireprune.cli.sweep import sweep as run
+
+    run(
+        ckpt, task, out, methods, reduce, ratios, calibrated or calibrate is not None, config, json,
+        {"seeds": seeds, "examples": examples, "calibrate": calibrate, "drop": max_drop},
+    )  # fmt: skip

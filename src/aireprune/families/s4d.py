@@ -197,7 +197,8 @@ class S4D:
 
     def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
         log_radius, angle, b, c = self.modes(layer, arrays)
-        parts = [log_radius, angle, np.abs(b) ** 2, *(np.abs(c) ** 2).sum(axis=1)]
+        cross = b**2 * (c**2).sum(axis=1).mean(axis=0)
+        parts = [log_radius, angle, np.abs(b) ** 2, cross, *(np.abs(c) ** 2).sum(axis=1)]
         h, n, s = (layer.options[key] for key in ("channels", "modes", "copies"))
         if layer.options["granularity"] == "state":
             parts = [part.T for part in parts]
@@ -205,7 +206,7 @@ class S4D:
             parts = [
                 np.moveaxis(part.reshape(h // max(s, 1), s, n), 0, -1).reshape(s * n, h // max(s, 1)) for part in parts
             ]
-        return LayerStates(layer.name, parts[0], parts[1], parts[2], np.stack(parts[3:]), layer.groups)
+        return LayerStates(layer.name, parts[0], parts[1], parts[2], np.stack(parts[4:]), layer.groups, parts[3])
 
     def system(self, layer: Layer, arrays: NamedArrays) -> ModalSystem:
         """One system per channel. Modes beyond a bandlimit have no input, as they have no readout."""

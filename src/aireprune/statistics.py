@@ -1,0 +1,41 @@
+"""How sure a measured difference is: intervals of a mean, and paired comparisons on the same examples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+Z = 1.959963984540054  # two-sided 95 %
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """95 % interval of the mean: Wilson's for zeros and ones, the normal one for other values."""
+    n, mean = len(values), float(np.mean(values))
+    if np.isin(values, (0.0, 1.0)).all():
+        centre, spread = (mean + Z**2 / (2 * n)) / (1 + Z**2 / n), Z / (1 + Z**2 / n)
+        half = spread * math.sqrt(mean * (1 - mean) / n + Z**2 / (4 * n**2))
+        return centre - half, centre + half
+    half = Z * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    return mean - half, mean + half
+
+
+def paired_p_value(a: np.ndarray, b: np.ndarray) -> float:
+    """Two-sided p value of no difference on the same examples.
+
+    Zeros and ones: McNemar's exact test, on the examples where exactly one of the two is right. Other values: the
+    normal approximation of the paired t test.
+    """
+    difference = np.asarray(a, float) - np.asarray(b, float)
+    if np.isin(difference, (-1.0, 0.0, 1.0)).all():
+        wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
+        return min(1.0, 2 * _binomial_tail(wins + losses, min(wins, losses)))
+    if len(difference) < 2 or not difference.any():
+        return 1.0
+    error = float(np.std(difference, ddof=1)) / math.sqrt(len(difference))
+    return math.erfc(abs(float(difference.mean())) / error / math.sqrt(2)) if error else 0.0
+
+
+def _binomial_tail(n: int, k: int) -> float:
+    """P(X <= k) for n fair coins."""
+    return sum(math.comb(n, i) for i in range(k + 1)) / 2**n  # whole numbers: exact for any n
