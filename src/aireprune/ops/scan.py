@@ -1,8 +1,8 @@
 """The diagonal scan x_t = lam * x_{t-1} + bu_t as a torch operator.
 
 `diagonal_scan` is what models call. It takes and returns real tensors with [Re | Im] in the last axis, so that the
-projections before and after it are single real matrix products. The numba kernel serves CPU tensors; any other
-device, or a machine without numba, gets the plain torch reference, which autograd can differentiate by itself.
+projections before and after it are single real matrix products. The numba kernel serves CPU tensors, Triton
+kernels CUDA tensors; whatever is left gets the plain torch reference, which autograd can differentiate by itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aireprune.ops.triton_support import have_triton
+
 HAVE_NUMBA = importlib.util.find_spec("numba") is not None
 
 
@@ -22,7 +24,8 @@ def diagonal_scan(lam: Tensor, bu: Tensor, bidirectional: bool = False) -> Tenso
     lam (P,) complex; bu (batch, L, 2P) real [Re | Im] -> x (batch, L, directions, 2P) real [Re | Im].
     """
     lam_re, lam_im = lam.real.contiguous().to(bu.dtype), lam.imag.contiguous().to(bu.dtype)
-    if HAVE_NUMBA and bu.device.type == "cpu" and bu.dtype in (torch.float32, torch.float64):
+    fast = HAVE_NUMBA if bu.device.type == "cpu" else bu.is_cuda and have_triton()
+    if fast and bu.dtype in (torch.float32, torch.float64):
         return _diagonal_scan(lam_re, lam_im, bu, bidirectional)
     return diagonal_scan_reference(lam_re, lam_im, bu, bidirectional)
 

@@ -4,20 +4,25 @@ Shapes: b batch, L time, D channels, N states.
 
     Delta = softplus(dt + dt_bias)   h_t = exp(Delta A) h_{t-1} + Delta B_t x_t   y_t = (C_t . h_t + D x_t) silu(z_t)
 
-Numba serves CPU tensors and never holds anything of size (b, L, D, N); other devices, or a machine without numba, get
-the plain torch reference, which autograd differentiates by itself. bfloat16 and float16 are computed in float32.
+Numba serves CPU tensors and never holds anything of size (b, L, D, N). CUDA tensors get mamba_ssm's kernel where it is
+installed, else a Triton kernel, which has no backward. Whatever is left gets the plain torch reference, which autograd
+differentiates by itself. bfloat16 and float16 are computed in float32.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.ops.kernel_inputs import LOG2E, columns, dense
+from aireprune.ops.kernel_inputs import LOG2E, columns, dense, needs_grad
 from aireprune.ops.scan import HAVE_NUMBA
+from aireprune.ops.triton_support import have_triton
+
+HAVE_MAMBA_SSM = importlib.util.find_spec("mamba_ssm") is not None
 
 
 def selective_scan(
@@ -61,9 +66,27 @@ def selective_scan(
         y, final = arguments[1], state.transpose(1, 2).contiguous()
     elif HAVE_NUMBA and x.device.type == "cpu":
         y, final = _selective_scan(*arguments)
+    elif x.is_cuda and initial is None and HAVE_MAMBA_SSM:
+        y, final = mamba_ssm_scan(*arguments[:-1])
+    elif x.is_cuda and have_triton() and not needs_grad(*(t for t in arguments if t is not None)):
+        y, final = _selective_scan(*arguments)
     else:
         y, final = selective_scan_reference(*arguments)
     return y.to(x.dtype), final
+
+
+def mamba_ssm_scan(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The original CUDA kernel, with gradients; it wants time last and starts from zero."""
+    from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
+
+    x, dt, B, C = (t.transpose(1, 2).contiguous() for t in (x, dt, B, C))
+    gate = None if z is None else z.transpose(1, 2).contiguous()
+    y, final = selective_scan_fn(
+        x, dt, A, B, C, D, z=gate, delta_bias=dt_bias, delta_softplus=True, return_last_state=True
+    )
+    return y.transpose(1, 2), final
 
 
 def selective_scan_reference(
