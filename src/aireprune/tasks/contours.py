@@ -24,6 +24,7 @@ COMPASS = np.round(
     np.stack([np.sin(np.arange(TURN) * 2 * np.pi / TURN), np.cos(np.arange(TURN) * 2 * np.pi / TURN)]), 6
 )
 ATTEMPTS = 40  # to place one contour before the picture is begun anew
+BEGINNINGS = 20_000  # of one picture, before the style counts as impossible
 PILOT = 12_000  # pictures that estimate how the distances are distributed
 BINS, RINGS = 48, 6  # of the discs' distance, and of their midpoint's distance from the middle
 
@@ -58,7 +59,8 @@ class Style:
     def nodes(self) -> np.ndarray:
         """Room for the points of all contours of a picture."""
         period = self.dash + self.gap
-        return np.empty(((2 * self.dashes[1] + self.distractors * self.short) * period, 2))
+        points = (2 * self.dashes[1] + self.distractors * self.short) * period + self.distractors + 2
+        return np.empty((points, 2))
 
     def bounds(self) -> np.ndarray:
         """Room for where each contour begins."""
@@ -84,6 +86,8 @@ def acceptance(style: Style, seed: int) -> np.ndarray:
     rng = np.random.default_rng((seed, 0))
     _count(rng, counts, PILOT, style.nodes(), style.bounds(), COMPASS, style.numbers())
     keep: np.ndarray = counts.min(0) / np.maximum(counts, 1)
+    if not keep.any():
+        raise ValueError(f"no distance between discs occurs with both labels in pictures of {style}")
     return keep
 
 
@@ -113,7 +117,7 @@ def _place(rng, compass, nodes, bounds, numbers):  # type: ignore[no-untyped-def
     """Place all contours of one picture: contour k has nodes bounds[k] to bounds[k + 1], and begins and ends in a dash."""
     _, least, most, short, dash, gap, _, _, _, _ = numbers
     long = least + int(rng.random() * (most - least + 1))
-    contour = 0
+    contour, begun = 0, 0
     while contour < len(bounds) - 1:
         dashes = long if contour < 2 else short
         bounds[contour + 1] = bounds[contour] + dashes * (dash + gap) - gap + 1
@@ -123,6 +127,9 @@ def _place(rng, compass, nodes, bounds, numbers):  # type: ignore[no-untyped-def
                 placed = True
                 break
         contour = contour + 1 if placed else 0
+        begun += 1 - placed
+        if begun > BEGINNINGS:
+            raise ValueError("so many contours of such a length do not fit into the picture")
 
 
 @njit(cache=True)

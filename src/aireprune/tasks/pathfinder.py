@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -103,10 +104,11 @@ def read_metadata(path: Path) -> list[tuple[str, int]]:
     are read too.
     """
     try:
-        if path.open("rb").read(6) == b"\x93NUMPY":
-            rows = [[str(cell) for cell in row] for row in np.load(path, allow_pickle=False)]
+        data = path.read_bytes()
+        if data.startswith(b"\x93NUMPY"):
+            rows = [[str(cell) for cell in row] for row in np.load(io.BytesIO(data), allow_pickle=False)]
         else:
-            rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            rows = [line.split() for line in data.decode().splitlines() if line.strip()]
         return [(f"{row[0]}/{row[1]}", _label(row[3])) for row in rows]
     except (OSError, ValueError, IndexError, TypeError) as error:
         raise AireError(f"{path} is not a Pathfinder list (imgs/K sample_I.png NUMBER LABEL ...): {error}.") from error
