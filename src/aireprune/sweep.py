@@ -72,7 +72,8 @@ class Settings:
     variants: tuple[Variant, ...]
     ratios: tuple[float, ...]
     seeds: int = 3  # of method random
-    examples: int = 1000  # the first so many of validation and test; 0: all
+    examples: int = 1000  # the first so many of the test split; 0: all
+    validation: int = 1000  # and of the validation split
     calibrate: str | None = None  # inputs of calibrated variants; None: the task's training split
     calibrate_count: int = COUNT
     drop: float = DROP  # what a safe ratio may cost: points of accuracy, or per cent of bits per byte
@@ -207,9 +208,8 @@ def _agree(path: Path, wanted: dict[str, Any]) -> None:
 
 def judge(model: nn.Module, task: Task, settings: Settings, cell: Cell, plan: Plan | None) -> dict[str, Any]:
     """The row of a cell: what stayed, and how the model does on validation and test examples."""
-    count = slice(0, settings.examples or None)
-    validation = per_example(model, task, task.validation.rows(count))
-    test = per_example(model, task, task.test.rows(count))
+    validation = per_example(model, task, task.validation.rows(slice(0, settings.validation or None)))
+    test = per_example(model, task, task.test.rows(slice(0, settings.examples or None)))
     return {
         "variant": cell.variant.name,
         "ratio": cell.ratio,

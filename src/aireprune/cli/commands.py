@@ -371,5 +371,36 @@ def sweep(
 
     run(
         ckpt, task, out, methods, reduce, ratios, calibrated or calibrate is not None, config, json,
-        {"seeds": seeds, "examples": examples, "calibrate": calibrate, "drop": max_drop},
+        {"seeds": seeds, "examples": examples, "validation": examples, "calibrate": calibrate, "drop": max_drop},
     )  # fmt: skip
+
+
+@app.command()
+def reproduce(
+    item: Annotated[
+        str,
+        typer.Argument(
+            metavar="ITEM",
+            help="table1, table2, table3, table5, curves, profiles, averages, ablations or all.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Writes DIR/results.md and data in DIR/results; resumed.")
+    ],
+    recipe: Annotated[
+        str, typer.Option("--recipe", metavar="mini|paper", help="Our small models, or models of the paper's size.")
+    ] = "mini",
+    zoo: Annotated[Path, typer.Option("--zoo", metavar="DIR", help="Trained models, in folders like image-s5.")] = Path(
+        "zoo"
+    ),
+    models: Annotated[str, typer.Option("--models", metavar="A,B,...", help="Only these models.")] = "",
+    page: Annotated[bool, typer.Option(help="Render the page, or only gather its data.")] = True,
+) -> None:
+    """Make the paper's tables and figures from trained models, with the paper's figures beside ours.
+
+    Every cell is kept as data and done once: interrupt it at any time. With --no-page several of these can gather the
+    data of different models at the same time.
+    """
+    from aireprune.cli.reproduce import reproduce as run
+
+    run(item, recipe, zoo, out, models, page)
