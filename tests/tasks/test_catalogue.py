@@ -83,6 +83,24 @@ def test_the_cache(data, tmp_path):
         [cached("toy", ("a", k), write) for k in (1, 2)]
 
 
+def test_of_two_processes_the_first_makes_the_cache():
+    def write(folder: Path, value: int) -> None:
+        write_arrays(folder, x=np.full((2, 2), value), y=np.arange(2))
+
+    def slow(folder: Path) -> None:
+        cached("toy", "race", lambda other: write(other, 1))
+        write(folder, 2)
+
+    assert cached("toy", "race", slow).x[0, 0] == 1
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AIRE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(AireError, match=r"file/toy-.* cannot be written .* AIRE_CACHE"):
+        cached("toy", "x", lambda folder: None)
+
+
 @pytest.mark.parametrize(
     ("name", "sizes", "shape"),
     [

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.files.atomic import atomic_folder
 from aireprune.tasks.base import Split
 
 Writer = Callable[[Path], None]
@@ -30,10 +32,26 @@ def cached(name: str, settings: object, write: Writer) -> Split:
     digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
     folder = cache_folder() / f"{name}-{digest}"
     if not folder.is_dir():
-        with atomic_folder(folder, overwrite=True) as temporary:
-            write(temporary)
+        _make(folder, write)
     lengths = _mapped(folder / "lengths.npy") if (folder / "lengths.npy").exists() else None
     return Split(_mapped(folder / "x.npy"), np.array(_mapped(folder / "y.npy"), np.int64), lengths)
+
+
+def _make(folder: Path, write: Writer) -> None:
+    """Written beside its place and then renamed; of several processes that make the same, the first one's stays."""
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        write(temporary)
+        with suppress(OSError):  # somebody was first; anything else is noticed when the folder is read
+            temporary.rename(folder)
+    except OSError as error:
+        raise AireError(
+            f"The cache {folder} cannot be written ({error.strerror or error}). The environment variable AIRE_CACHE names "
+            "another folder for it."
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def stamp(path: Path) -> tuple[str, int, int]:
