@@ -269,6 +269,34 @@ def bench_train(
     train(batch, length, features, states, repeats, json)
 
 
+@bench.command("mamba")
+def bench_mamba(
+    batch: Annotated[int, typer.Option(help="Sequences (scan and mixer).")] = 1,
+    length: Annotated[int, typer.Option(help="Steps.")] = 512,
+    layers: Annotated[int, typer.Option(help="Layers of the whole models; 0 leaves them out.")] = 24,
+    repeats: Annotated[int, typer.Option(help="Rounds in which the implementations take turns.")] = 9,
+    json: Json = False,
+) -> None:
+    """Mamba: the scan from 16 states to 4, the mixer against its products, transformers models against `accelerate`."""
+    from aireprune.cli.bench import mamba
+
+    mamba(batch, length, layers, repeats, json)
+
+
+@bench.command("s4d")
+def bench_s4d(
+    features: Annotated[int, typer.Option(help="Channels h.")] = 256,
+    pairs: Annotated[int, typer.Option(help="Stored pairs per channel.")] = 32,
+    repeats: Annotated[int, typer.Option(help="Rounds in which the implementations take turns.")] = 9,
+    json: Json = False,
+) -> None:
+    """One S4D layer: our scan, einsum and FFT, FFT with a cached kernel; full, at 25 % kept, and ragged."""
+    from aireprune.cli.bench import s4d
+
+    s4d(features, pairs, repeats, json)
+
+
+
 @app.command()
 def train(
     task: Annotated[

@@ -155,7 +155,7 @@ def _selective_scan(
 ) -> tuple[Tensor, Tensor]:
     state = initial.transpose(1, 2).clone(memory_format=torch.contiguous_format)
     y = x.new_empty(x.shape)
-    _run_forward(x, dt, A, B, C, D, dt_bias, z, state, y)
+    scan_into(x, dt, A, B, C, D, dt_bias, z, state, y)
     return y, state.transpose(1, 2).contiguous()
 
 
@@ -179,7 +179,7 @@ def _selective_scan_(
     x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None, state: Tensor
 ) -> None:
     """In place: y takes the place of dt, the final state (b, N, D) that of the initial one."""
-    _run_forward(x, dt, A, B, C, D, dt_bias, z, state, dt)
+    scan_into(x, dt, A, B, C, D, dt_bias, z, state, dt)
 
 
 @_selective_scan_.register_fake
@@ -189,7 +189,7 @@ def _(
     return None
 
 
-def _run_forward(
+def scan_into(
     x: Tensor,
     dt: Tensor,
     A: Tensor,
@@ -201,6 +201,7 @@ def _run_forward(
     state: Tensor,
     y: Tensor,
 ) -> None:
+    """The kernel itself: y (b, L, D), which may be dt, and state (b, N, D) are filled."""
     import numba
 
     from aireprune.ops.numba_selective import selective_forward

@@ -1,0 +1,138 @@
+"""Mamba: the scan from 16 states to 4, the mixer against its four matrix products, whole transformers models.
+
+Weights are random. Everything that is compared takes turns within one run.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aireprune.bench.timing import ratio, take_turns
+from aireprune.errors import AireError
+from aireprune.nn.accelerate import accelerate
+from aireprune.nn.mamba import MambaLayer, MambaModel, initialize
+from aireprune.nn.mamba_config import MambaConfig
+from aireprune.ops.selective import scan_into
+
+Runs = Mapping[str, Callable[[], object]]
+
+
+def scan_runs(batch: int, length: int, channels: int, states: tuple[int, ...]) -> Runs:
+    """The gated selective scan with so many states, into memory that is there already."""
+    random = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random)
+
+    x, dt, z, y = (draw(batch, length, channels) for _ in range(4))
+    D, bias = draw(channels), draw(channels) - 4
+
+    def run(n: int) -> Callable[[], None]:
+        A = -torch.arange(1.0, n + 1).expand(channels, n)
+        B, C, state = draw(batch, length, n), draw(batch, length, n), torch.zeros(batch, n, channels)
+        return lambda: scan_into(x, dt, A, B, C, D, bias, z, state, y)
+
+    return {str(n): run(n) for n in states}
+
+
+def mixer_runs(batch: int, length: int, d_model: int, states: tuple[int, ...]) -> Runs:
+    """A whole mixer with so many states, and the four matrix products of the one with the most."""
+    u = torch.randn(batch, length, d_model, generator=torch.Generator().manual_seed(0))
+    runs: dict[str, Callable[[], object]] = {}
+    for n in states:
+        layer = initialize(MambaModel(MambaConfig(1, 1, d_model, 1, d_state=n))).layers[0]
+        runs[str(n)] = partial(layer, u)
+        if n == max(states):
+            assert isinstance(layer, MambaLayer)
+            runs["products"] = _products(layer, u)
+    return runs
+
+
+def _products(layer: MambaLayer, u: Tensor) -> Callable[[], object]:
+    wide = torch.randn(*u.shape[:2], layer.A_log.shape[0], generator=torch.Generator().manual_seed(1))
+
+    def run() -> None:
+        layer.in_proj(u)
+        F.linear(layer.x_proj(wide)[..., : layer.rank], layer.dt_proj.weight)
+        layer.out_proj(wide)
+
+    return run
+
+
+def make_model(kind: str, layers: int) -> Any:
+    """transformers' Mamba or Mamba-2 in the shape of the 130M models."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise AireError(
+            "the whole models need transformers: pip install 'aireprune[hf]', or pass --no-model"
+        ) from error
+    torch.manual_seed(0)
+    if kind == "mamba":
+        return transformers.MambaForCausalLM(transformers.MambaConfig(num_hidden_layers=layers)).eval()
+    config = transformers.Mamba2Config(
+        hidden_size=768,
+        num_hidden_layers=layers,
+        num_heads=24,
+        head_dim=64,
+        n_groups=1,
+        state_size=128,
+        vocab_size=50288,
+    )
+    return transformers.Mamba2ForCausalLM(config).eval()
+
+
+def model_runs(kind: str, layers: int, length: int) -> dict[str, Runs]:
+    """Prefill and one step of decoding, stock and accelerated, on the same weights."""
+    stock = make_model(kind, layers)
+    shared = {id(tensor): tensor for tensor in (*stock.parameters(), *stock.buffers())}
+    fast = accelerate(copy.deepcopy(stock, shared))
+    tokens = torch.randint(0, 1000, (1, length), generator=torch.Generator().manual_seed(0))
+
+    def decode(model: nn.Module) -> Callable[[], object]:
+        cache = model(tokens[:, :8], use_cache=True).cache_params
+        return lambda: model(tokens[:, :1], use_cache=True, cache_params=cache)
+
+    both = {"stock": stock, "accelerated": fast}
+    return {
+        "prefill": {name: partial(model, tokens, use_cache=False) for name, model in both.items()},
+        "decode": {name: decode(model) for name, model in both.items()},
+    }
+
+
+def bench_mamba(
+    batch: int, length: int, widths: tuple[int, ...], layers: int, repeats: int, model_repeats: int
+) -> dict[str, Any]:
+    """Median seconds, and ratios as (median, lower quartile, upper quartile) over the rounds."""
+    result: dict[str, Any] = {"batch": batch, "length": length, "layers": layers, "mixer": {}, "model": {}}
+    with torch.inference_mode():
+        times = take_turns(scan_runs(batch, length, 2 * 768, (16, 8, 4, 1)), 4 * repeats)
+        result["scan"] = {"seconds": _medians(times), "16 to 4": ratio(times["16"], times["4"])}
+        for width in widths:
+            times = take_turns(mixer_runs(batch, length, width, (16, 4)), repeats)
+            result["mixer"][str(width)] = {
+                "seconds": _medians(times),
+                "16 to products": ratio(times["16"], times["products"]),
+                "16 to 4": ratio(times["16"], times["4"]),
+            }
+    with torch.no_grad():  # caches are written in place
+        for kind in ("mamba", "mamba2") if layers else ():
+            for what, runs in model_runs(kind, layers, length).items():
+                times = take_turns(runs, model_repeats if what == "prefill" else 4 * repeats)
+                result["model"][f"{kind} {what}"] = {
+                    "seconds": _medians(times),
+                    "stock to accelerated": ratio(times["stock"], times["accelerated"]),
+                }
+    return result
+
+
+def _medians(times: Mapping[str, np.ndarray]) -> dict[str, float]:
+    return {name: float(np.median(values)) for name, values in times.items()}
