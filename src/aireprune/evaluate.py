@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aireprune.errors import AireError
+from aireprune.nn.s5 import S5SSM
 from aireprune.tasks.base import Split, Task
 
 BATCH_TOKENS = 2**14
@@ -25,6 +29,21 @@ def forward(model: nn.Module, task: Task, split: Split) -> Tensor:
     return logits
 
 
+@contextlib.contextmanager
+def sampled_as(model: nn.Module, task: Task) -> Iterator[None]:
+    """For a task at another sampling rate than the model's training: S5's step sizes, multiplied for the time being."""
+    layers = [module for module in model.modules() if isinstance(module, S5SSM)]
+    if task.step_rescale != 1 and not layers:
+        raise AireError(f"{task.name} is sampled at another rate; only S5 models can change theirs (step_rescale).")
+    for layer in layers:
+        layer.step_rescale *= task.step_rescale
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.step_rescale /= task.step_rescale
+
+
 @torch.inference_mode()
 def per_example(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> np.ndarray:
     """Of every example, (N,): 1 or 0 for a right or wrong class; or the mean bits per byte."""
@@ -32,7 +51,8 @@ def per_example(model: nn.Module, task: Task, split: Split, batch: int | None = 
     step, parts = batch or max(1, BATCH_TOKENS // task.length), []
     for start in range(0, len(split), step):
         part = split.rows(slice(start, start + step))
-        logits, y = forward(model, task, part).float().cpu(), torch.from_numpy(part.y)
+        with sampled_as(model, task):
+            logits, y = forward(model, task, part).float().cpu(), torch.from_numpy(part.y)
         if task.language:
             bits = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(1) / math.log(2)
             parts.append(bits.double().numpy())

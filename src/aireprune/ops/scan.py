@@ -23,6 +23,8 @@ def diagonal_scan(lam: Tensor, bu: Tensor, bidirectional: bool = False) -> Tenso
 
     lam (P,) complex; bu (batch, L, 2P) real [Re | Im] -> x (batch, L, directions, 2P) real [Re | Im].
     """
+    if bu.dtype in (torch.bfloat16, torch.float16):  # autocast: states stay float32
+        return diagonal_scan(lam, bu.float(), bidirectional).to(bu.dtype)
     lam_re, lam_im = lam.real.contiguous().to(bu.dtype), lam.imag.contiguous().to(bu.dtype)
     fast = HAVE_NUMBA if bu.device.type == "cpu" else bu.is_cuda and have_triton()
     if fast and bu.dtype in (torch.float32, torch.float64):

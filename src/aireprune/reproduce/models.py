@@ -15,7 +15,7 @@ METHODS = (*BASELINES, "aire")
 RATIOS = tuple(round(0.1 * i, 1) for i in range(10))
 ABLATION_RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8)
 EXAMPLES = {"mini": (500, 1000), "paper": (0, 0)}  # of validation and test; 0: all
-ABLATED = ("image-s5", "speech-s5", "image-s4d")
+ABLATED = ("image-s5", "image-s4d")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ ENTRIES: dict[str, tuple[Entry, ...]] = {
     "mini": tuple(
         Entry(base, family)
         for family, bases in (
-            ("s5", ("listops", "text", "image", "pathfinder", "speech", "smnist")),
+            ("s5", ("listops", "text", "image", "pathfinder", "speech")),
             ("s4d", ("listops", "image")),
             ("mamba", ("smnist", "lm")),
         )
