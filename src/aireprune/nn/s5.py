@@ -124,7 +124,9 @@ class S5Block(nn.Module):
         super().__init__()
         self.activation, self.prenorm = config.activation, config.prenorm
         self.seq = S5SSM(config, modes)
-        self.norm: nn.Module = BatchNorm(config.h) if config.batchnorm else nn.LayerNorm(config.h, eps=LAYER_NORM_EPS)
+        self.norm: BatchNorm | nn.LayerNorm = (
+            BatchNorm(config.h) if config.batchnorm else nn.LayerNorm(config.h, eps=LAYER_NORM_EPS)
+        )
         if config.activation == "full_glu":
             self.out1 = nn.Linear(config.h, config.h)
         if config.activation != "gelu":
@@ -154,16 +156,19 @@ class S5Block(nn.Module):
     def _fused(self, z: Tensor) -> Tensor:
         """The whole block as one operator, with the norm's factors folded into B and D, anew on every call."""
         lam, b, c = self.seq.matrices()
-        skip, shift, b_bias = self.seq.D, torch.zeros_like(self.seq.D), b.new_zeros(b.shape[0])
-        batchnorm = isinstance(self.norm, BatchNorm)
-        scale, offset = self.norm.affine_map() if batchnorm else (self.norm.weight, self.norm.bias)
+        skip: Tensor = self.seq.D
+        shift, b_bias = torch.zeros_like(skip), b.new_zeros(b.shape[0])
+        rows_normalised = isinstance(self.norm, nn.LayerNorm)
+        scale, offset = (
+            (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else self.norm.affine_map()
+        )
         if self.prenorm:
             b, b_bias, skip, shift = b * scale, b @ offset, skip * scale, skip * offset
-        gates = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
+        gates: list[nn.Linear] = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
         w = torch.cat([gate.weight for gate in gates]) if gates else b.new_zeros(0, b.shape[1])
         w_bias = torch.cat([gate.bias for gate in gates]) if gates else b.new_zeros(0)
-        pre = "layer" if self.prenorm and not batchnorm else ""
-        post = "" if self.prenorm else "affine" if batchnorm else "layer"
+        pre = "layer" if self.prenorm and rows_normalised else ""
+        post = "" if self.prenorm else "layer" if rows_normalised else "affine"
         return s5_block(
             z, lam, b, b_bias, c, skip, shift, w, w_bias, self.activation, pre, post, scale, offset, self.norm.eps
         )
