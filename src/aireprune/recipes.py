@@ -59,7 +59,7 @@ MINI = {
     "lm": Row(4, 96, 64, 4, 0.1, 3e-3, 1e-3, 16, 10, 0.05),
 }
 ROWS = {"paper": PAPER, "mini": MINI}
-MINI_EPOCHS = {("mamba", "smnist"): 1}
+MINI_EPOCHS = {("s4d", "image"): 2, ("mamba", "smnist"): 1}
 VALIDATE = {"paper": 0, "mini": 2000}
 
 
