@@ -34,7 +34,7 @@ def _log1p_over(t):
 
 # by bytes of the type: 2^r on [-1/2, 1/2] and log1p(t) / t on [0, 1]
 _EXP2 = {4: _polynomial(np.exp2, 5, -0.5, 0.5), 8: _polynomial(np.exp2, 12, -0.5, 0.5)}
-_LOG1P = {4: _polynomial(_log1p_over, 9, 0, 1), 8: _polynomial(_log1p_over, 20, 0, 1)}
+_LOG1P = {4: _polynomial(_log1p_over, 8, 0, 1), 8: _polynomial(_log1p_over, 20, 0, 1)}
 _MANTISSA = {4: 23, 8: 52}
 _SMALLEST = {4: -126.0, 8: -1022.0}  # exponents of the smallest normal number
 

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Numba kernels of the selective scan (Mamba-1): discretisation, recurrence, contraction, gate, in one pass over time.
 
-Arrays, all contiguous: x, dt, z, y (b, L, D); B, C (b, L, N); A (N, D), already times log2(e);
+Arrays, all contiguous: x, dt, z, y (b, L, D); B, C (b, L, N); A (D, N), or (N, D) times log2(e) in the backward;
 D, bias (D,); state (b, N, D). Threads take (sequence, block of channels); every inner loop runs over the channels of a
 block, so the states of a block stay in cache and nothing of size (b, L, D, N) ever exists.
 
@@ -17,15 +17,28 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
-from aireprune.ops.numba_lanes import VECTOR_BYTES, Lanes, aligned_rows
+from aireprune.ops.numba_lanes import LOG2E, VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.ops.numba_math import exp2, sigmoid, softplus
 
 BACKWARD_BLOCK = 64
+UNROLL = 4  # states whose code stands in a row in the forward kernel
 CHUNK = 32  # time steps whose states the backward pass recomputes at a time
 
 _FAST = {"contract", "reassoc", "nsz"}
 _OPTIONS = {"fastmath": _FAST, "cache": True, "error_model": "numpy"}
 _EXACT = {"cache": True, "error_model": "numpy"}  # Lanes.exp2 must not be simplified
+
+
+def _unrolled(builder, count, body):
+    """body(0) .. body(count - 1), UNROLL to a round."""
+    rounds = builder.udiv(count, ir.Constant(count.type, UNROLL))
+    with cgutils.for_range(builder, rounds) as loop:
+        first = builder.mul(loop.index, ir.Constant(count.type, UNROLL))
+        for i in range(UNROLL):
+            body(builder.add(first, ir.Constant(count.type, i)))
+    done = builder.mul(rounds, ir.Constant(count.type, UNROLL))
+    with cgutils.for_range(builder, builder.sub(count, done)) as loop:
+        body(builder.add(done, loop.index))
 
 
 def _make_row(gated):
@@ -69,14 +82,15 @@ def _make_row(gated):
                 u, step = v.load(x_, at), v.load(delta_, at)
                 gate = v.silu(v.load(z_, at)) if gated else None
                 dx, out = v.mul(step, u), v.variable(v.mul(v.load(skip_, at), u))
-                with cgutils.for_range(builder, value["n"]) as state:
-                    place = builder.add(builder.mul(state.index, width), at)
+
+                def advance_state(n, at=at, step=step, dx=dx, out=out):
+                    place = builder.add(builder.mul(n, width), at)
                     decay = v.exp2(v.mul(step, v.load(pole_, place)))
-                    driven = v.mul(dx, v.broadcast(b_, state.index))
-                    after = v.add(v.mul(decay, v.load(h_, place)), driven)
+                    after = v.add(v.mul(decay, v.load(h_, place)), v.mul(dx, v.broadcast(b_, n)))
                     v.store(after, h_, place)
-                    read = v.mul(after, v.broadcast(c_, state.index))
-                    builder.store(v.add(read, builder.load(out)), out)
+                    builder.store(v.add(v.mul(after, v.broadcast(c_, n)), builder.load(out)), out)
+
+                _unrolled(builder, value["n"], advance_state)
                 total = builder.load(out)
                 v.store(v.mul(total, gate) if gated else total, y_, at)
             return context.get_dummy_value()
@@ -98,11 +112,12 @@ _advance_gated, _advance = _make_row(True), _make_row(False)
 def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
     """Fill y, `width` channels (a multiple of the vector) to a block; `state` is the initial state, then the final one.
 
-    The gate is z[..., z_column : z_column + D], so that it may be half of a projection. y may be dt itself: a row of
-    dt is read before the same row of y is written. A block that does not fill its last vector works on padded copies.
+    A is (D, N), as it is. The gate is z[..., z_column : z_column + D], so that it may be half of a projection. y may be
+    dt itself: a row of dt is read before the same row of y is written. A block that does not fill its last vector works
+    on padded copies.
     """
     batch, length, channels = x.shape
-    n_states, gate_channels = A.shape[0], z.shape[2]
+    n_states, gate_channels, log2e = A.shape[1], z.shape[2], x.dtype.type(LOG2E)
     lane_count = VECTOR_BYTES // x.itemsize
     blocks = (channels + width - 1) // width
     flat_x, flat_dt, flat_y, flat_z = x.reshape(-1), dt.reshape(-1), y.reshape(-1), z.reshape(-1)
@@ -113,7 +128,7 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, wid
         vectors = (w + lane_count - 1) // lane_count
         padded = vectors * lane_count
         h, pole = aligned_rows(n_states, padded, x.dtype), aligned_rows(n_states, padded, x.dtype)
-        h[:, :w], pole[:, :w] = state[b, :, first : first + w], A[:, first : first + w]
+        h[:, :w], pole[:, :w] = state[b, :, first : first + w], log2e * A[first : first + w].T
         rows = aligned_rows(6, padded, x.dtype)
         shift, skip, delta, now_dt, now_x, now_z = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5]
         shift[:w], skip[:w] = bias[first : first + w], D[first : first + w]

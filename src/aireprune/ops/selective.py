@@ -209,15 +209,8 @@ def scan_into(
     out = y.detach().numpy()
     gate, column = (out, 0) if z is None else columns(z)
     width = block_width(x.shape[0], x.shape[2], numba.get_num_threads())
-    inputs = _kernel_inputs(x, dt, A, B, C, D, dt_bias)
+    inputs = [dense(t) for t in (x, dt, A, B, C, D, dt_bias)]
     selective_forward(*inputs, gate, z is not None, state.detach().numpy(), out, column, width)
-
-
-def _kernel_inputs(
-    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor
-) -> tuple[Any, ...]:
-    """What both kernels take first, as contiguous arrays; A as (N, D), in powers of two."""
-    return tuple(dense(t) for t in (x, dt, (A * LOG2E).T, B, C, D, dt_bias))
 
 
 @torch.library.custom_op("aireprune::selective_scan_backward", mutates_args=(), device_types="cpu")
@@ -247,9 +240,8 @@ def _selective_scan_backward(
     gB, gC = x.new_empty(batch, blocks, length, n), x.new_empty(batch, blocks, length, n)
     outputs = [t.numpy() for t in (gstate, gx, gdt, gA, gB, gC, gD, gz)]
     gate = gx.numpy() if z is None else dense(z)
-    selective_backward(
-        *_kernel_inputs(x, dt, A, B, C, D, dt_bias), gate, z is not None, state.numpy(), dense(gy), *outputs
-    )
+    inputs = [dense(t) for t in (x, dt, (A * LOG2E).T, B, C, D, dt_bias)]  # A as (N, D), in powers of two
+    selective_backward(*inputs, gate, z is not None, state.numpy(), dense(gy), *outputs)
     return (
         gx,
         gdt,
