@@ -26,6 +26,7 @@ from aireprune.ops.denormals import flush_denormals, restore_denormals
 from aireprune.ops.numba_lanes import Lanes, lanes
 
 CHUNK = 32
+_CACHED = {"cache": True}
 
 
 def _make_advance(modes):
@@ -143,6 +144,27 @@ def _scale_rows(typing_context, gain, source, target, steps):
     return types.void(gain, source, target, types.intp), codegen
 
 
+@njit(**_CACHED)
+def place_modes(lam_re, lam_im, w_re, w_im, alive, place, start, params, row):
+    """Copy the modes (H, N) that are alive into params, channel c as lane place[c] % W of group place[c] // W.
+
+    row (H, N) tells where each went; of those left out, where the next one goes.
+    """
+    h, n = alive.shape
+    width = params.shape[2]
+    for c in range(h):
+        group, lane = place[c] // width, place[c] % width
+        at = start[group]
+        for m in range(n):
+            row[c, m] = at
+            if alive[c, m]:
+                params[at, 0, lane] = lam_re[c, m]
+                params[at, 1, lane] = lam_im[c, m]
+                params[at, 2, lane] = w_re[c, m]
+                params[at, 3, lane] = w_im[c, m]
+                at += 1
+
+
 @njit(inline="always")
 def _gather(values, b, base, steps, reverse, channel, run, out):
     """Rows of `out` become the group's lanes of `values` at the chunk's steps, in the order of the scan."""
@@ -234,4 +256,4 @@ def correlations(params, start, channel, run, u, g, sums, parts):
         restore_denormals(register)
 
 
-__all__ = ["CHUNK", "correlations", "lanes", "scan"]
+__all__ = ["CHUNK", "correlations", "lanes", "place_modes", "scan"]

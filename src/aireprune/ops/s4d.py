@@ -120,6 +120,8 @@ def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed
 
     Channels are taken by count, or in their own order where that costs less than bringing them together.
     """
+    from aireprune.ops.numba_s4d import place_modes
+
     h, n = parts[0].shape
     alive = (parts[2] != 0) | (parts[3] != 0) if drop_silent else np.ones((h, n), bool)
     count = alive.sum(axis=1)
@@ -137,11 +139,9 @@ def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed
     start = np.concatenate([[0], np.cumsum(heights(order))])
     place = np.empty(h, int)
     place[order] = np.arange(h)
-    row = start[place // lanes][:, None] + np.cumsum(alive, axis=1) - 1
+    params, row = np.zeros((start[-1], 4, lanes), parts[0].dtype), np.zeros((h, n), int)
+    place_modes(*parts, alive, place, start, params, row)
     lane = (place % lanes)[:, None]
-    params = np.zeros((start[-1], 4, lanes), parts[0].dtype)
-    for number, part in enumerate(parts):
-        params[row[alive], number, np.broadcast_to(lane, (h, n))[alive]] = part[alive]
     channel = channel.reshape(groups, lanes)
     run = (np.diff(channel.astype(int), axis=1) == 1).all(axis=1)
     return Packed(params, start, channel, run, row, lane)
