@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Numba kernels of the S4D scan: channels in vector lanes, modes in registers, time inside.
 
 Channels are taken W at a time, one per lane, sorted by how many modes they hold. A group of W channels stores as many
