@@ -22,10 +22,8 @@ def forward(model: nn.Module, task: Task, split: Split) -> Tensor:
     """Logits of a whole split, on the model's device."""
     batch, device = task.batch(split), next(model.parameters()).device
     x = torch.from_numpy(batch.x).to(device)
-    if batch.lengths is None:
-        logits: Tensor = model(x)
-    else:
-        logits = model(x, torch.from_numpy(batch.lengths).to(device))
+    out = model(x) if batch.lengths is None else model(x, torch.from_numpy(batch.lengths).to(device))
+    logits: Tensor = getattr(out, "logits", out)  # transformers models return more than logits
     return logits
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from aireprune.calibration.inputs import COUNT, Inputs, read_inputs
+from aireprune.calibration.inputs import COUNT, Inputs, read_inputs, task_inputs
 from aireprune.calibration.pipeline import measure, prune_calibrated
 from aireprune.errors import AireError
 from aireprune.evaluate import per_example
@@ -132,8 +132,7 @@ class Pruner:
     """Prunes one model again and again; what calibration measures on the full model is measured once."""
 
     def __init__(self, model: nn.Module, task: Task, settings: Settings):
-        self.model, self.settings = model, settings
-        self.source = settings.calibrate or task.name
+        self.model, self.task, self.settings = model, task, settings
         self.inputs: Inputs | None = None
         self.known: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -146,7 +145,8 @@ class Pruner:
         if not variant.calibrated:
             return prune(self.model, **options)
         if self.inputs is None:
-            self.inputs = read_inputs(self.source, self.settings.calibrate_count)
+            source, count = self.settings.calibrate, self.settings.calibrate_count
+            self.inputs = task_inputs(self.task, count) if source is None else read_inputs(source, count)
         kind = (variant.method, variant.reduce)
         if kind not in self.known:
             self.known[kind] = measure(self.model, self.inputs, *kind)

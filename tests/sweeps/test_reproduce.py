@@ -40,8 +40,6 @@ def small_zoo(toy, tmp_path, monkeypatch):
     for module in (models, run):
         monkeypatch.setattr(module, "ENTRIES", {"mini": entries})
     monkeypatch.setattr(run, "load_task", lambda name: replace(task, name=name))
-    monkeypatch.setattr("aireprune.calibration.inputs.TASKS", {"image": None, "text-mini": None})
-    monkeypatch.setattr("aireprune.calibration.inputs.load_task", lambda name: task)
     for entry, seed in zip(entries, (0, 1), strict=True):
         aireprune.save(new_model(model.config, seed).eval(), tmp_path / "zoo" / entry.name)
     training = {"task": "image", "test": 0.5, "metric": "accuracy", "seconds": 120.0, "history": [{"validation": 0.4}]}

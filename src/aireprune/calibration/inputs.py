@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from aireprune.errors import AireError
-from aireprune.tasks import TASKS, load_task
+from aireprune.tasks import TASKS, Task, load_task
 
 COUNT = 256
 SEED = 20261
@@ -60,10 +60,14 @@ def read_inputs(source: InputSource, count: int = COUNT) -> Inputs:
     if isinstance(source, np.ndarray):
         return Inputs(_checked(source, "The calibration array")[:count])
     if str(source) in TASKS:
-        task = load_task(str(source))
-        chosen = np.sort(np.random.default_rng(SEED).permutation(len(task.train))[:count])
-        return Inputs(task.batch(task.train.rows(chosen)).x)
+        return task_inputs(load_task(str(source)), count)
     return Inputs(_read_path(Path(source), count))
+
+
+def task_inputs(task: Task, count: int = COUNT) -> Inputs:
+    """A seeded choice from the task's training split."""
+    chosen = np.sort(np.random.default_rng(SEED).permutation(len(task.train))[:count])
+    return Inputs(task.batch(task.train.rows(chosen)).x)
 
 
 def _read_path(path: Path, count: int) -> np.ndarray:

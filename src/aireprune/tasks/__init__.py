@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from aireprune.errors import AireError
 from aireprune.tasks import images, language, listops, pathfinder, retrieval, speech, text
 from aireprune.tasks.base import Batch, Split, Task, data_folder
+from aireprune.tasks.own import own_task
 
 TASKS: dict[str, Callable[[], Task]] = {
     "listops": listops.listops,
@@ -30,8 +32,11 @@ TASKS: dict[str, Callable[[], Task]] = {
 
 
 def load_task(name: str) -> Task:
+    """A task by its name, or from an .npz file of one's own (`aireprune.tasks.own`)."""
+    if name not in TASKS and name.endswith(".npz") and Path(name).is_file():
+        return own_task(Path(name))
     if name not in TASKS:
-        raise AireError(f"There is no task {name!r}. Tasks: {', '.join(TASKS)}.")
+        raise AireError(f"There is no task {name!r}. Tasks: {', '.join(TASKS)}, or an .npz file (docs/tasks.md).")
     return TASKS[name]()
 
 
