@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from aireprune.nn.heads import make_head, pooled
 from aireprune.nn.s5_config import S5Config
-from aireprune.ops.s5 import fusible, s5_block, s5_layer
+from aireprune.ops.s5 import fusible, s5_block
 from aireprune.ops.scan import diagonal_scan
 
 CLIP_EIGS_AT = -1e-4
@@ -65,28 +65,32 @@ class S5SSM(nn.Module):
             return [self.C1, self.C2]
         return list(self.C.split(self.modes, dim=1)) if self.modes else [self.C]
 
-    def discrete(self) -> tuple[Tensor, Tensor]:
-        """Discretised poles (P,) and input matrix (P, h), complex."""
+    def poles(self) -> tuple[Tensor, Tensor]:
+        """Discretised poles and the factors that discretise the rows of B, (P,) complex each."""
         re = self.Lambda_re.clamp(max=CLIP_EIGS_AT) if self.clip_eigs else self.Lambda_re
         step = self.step_rescale * torch.exp(self.log_step[:, 0])
-        lam, factor = discretize(torch.complex(re, self.Lambda_im), step, self.discretization)
+        return discretize(torch.complex(re, self.Lambda_im), step, self.discretization)
+
+    def discrete(self) -> tuple[Tensor, Tensor]:
+        """Discretised poles (P,) and input matrix (P, h), complex."""
+        lam, factor = self.poles()
         return lam, factor[:, None] * torch.view_as_complex(self.B)
 
-    def matrices(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Discrete poles (P,) complex, B (2P, h) as [Re | Im] rows, and C (h, d * 2P) that reads the scan's states."""
-        lam, b_bar = self.discrete()
-        scale = 2.0 if self.conj_sym else 1.0
-        c = torch.cat([part for c in self.readouts() for part in (c[..., 0], -c[..., 1])], dim=1)
-        return lam, torch.cat([b_bar.real, b_bar.imag]), scale * c
+    @property
+    def readout_scale(self) -> float:
+        """y = 2 Re(C x) when one of each conjugate pair is stored."""
+        return 2.0 if self.conj_sym else 1.0
 
     def forward(self, u: Tensor) -> Tensor:
         if self.modes == 0:
             return u * self.D
-        lam, b, c = self.matrices()
         if fusible(u, self):
-            return s5_layer(u, lam, b, c, self.D)
-        x = diagonal_scan(lam, u @ b.to(u.dtype).T, self.bidirectional)  # (b, L, d, 2P)
-        return x.flatten(2) @ c.to(u.dtype).T + u * self.D
+            return s5_block(u, *self.poles(), self.B, self.readouts(), self.readout_scale, self.D)
+        lam, b_bar = self.discrete()
+        bu = u @ torch.cat([b_bar.real, b_bar.imag]).to(u.dtype).T  # (b, L, 2P)
+        x = diagonal_scan(lam, bu, self.bidirectional)  # (b, L, d, 2P)
+        c = torch.cat([part for c in self.readouts() for part in (c[..., 0], -c[..., 1])], dim=1)  # (h, d * 2P)
+        return x.flatten(2) @ (self.readout_scale * c).to(u.dtype).T + u * self.D
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -154,23 +158,24 @@ class S5Block(nn.Module):
         )
 
     def _fused(self, z: Tensor) -> Tensor:
-        """The whole block as one operator, with the norm's factors folded into B and D, anew on every call."""
-        lam, b, c = self.seq.matrices()
-        skip: Tensor = self.seq.D
-        shift, b_bias = torch.zeros_like(skip), b.new_zeros(b.shape[0])
-        rows_normalised = isinstance(self.norm, nn.LayerNorm)
+        """The whole block as one operator. It takes the weights as they are at this call."""
         scale, offset = (
-            (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else self.norm.affine_map()
+            self.norm.affine_map() if isinstance(self.norm, BatchNorm) else (self.norm.weight, self.norm.bias)
         )
-        if self.prenorm:
-            b, b_bias, skip, shift = b * scale, b @ offset, skip * scale, skip * offset
         gates: list[nn.Linear] = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
-        w = torch.cat([gate.weight for gate in gates]) if gates else b.new_zeros(0, b.shape[1])
-        w_bias = torch.cat([gate.bias for gate in gates]) if gates else b.new_zeros(0)
-        pre = "layer" if self.prenorm and rows_normalised else ""
-        post = "" if self.prenorm else "layer" if rows_normalised else "affine"
         return s5_block(
-            z, lam, b, b_bias, c, skip, shift, w, w_bias, self.activation, pre, post, scale, offset, self.norm.eps
+            z,
+            *self.seq.poles(),
+            self.seq.B,
+            self.seq.readouts(),
+            self.seq.readout_scale,
+            self.seq.D,
+            self.activation,
+            [(gate.weight, gate.bias) for gate in gates],
+            ("pre" if self.prenorm else "post") + ("_affine" if isinstance(self.norm, BatchNorm) else "_layer"),
+            scale,
+            offset,
+            self.norm.eps,
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -144,20 +144,27 @@ def padded(n, itemsize):
     return (n + lanes - 1) // lanes * lanes
 
 
-@njit(parallel=True, cache=True)
-def pack(w, packed):
-    """w (n, k) into packed (padded(n) * k,)."""
+@njit
+def panels(n, itemsize):
+    columns = PANEL * (VECTOR // itemsize)
+    return (n + columns - 1) // columns
+
+
+@njit
+def pack_panel(w, number, packed):
+    """Panel `number` of w (n, k) into packed (padded(n) * k,)."""
+    keep_apart()
     n, k = w.shape
-    wide = padded(n, w.itemsize)
-    panel = PANEL * (VECTOR // w.itemsize)
-    for number in prange((n + panel - 1) // panel):
-        column = number * panel
-        columns = min(panel, wide - column)
-        for j_block in range(0, columns, 16):  # in blocks: short runs along a row of w, few lines of `packed` at a time
-            for q_block in range(0, k, 64):
-                for j in range(j_block, min(j_block + 16, columns)):
-                    for q in range(q_block, min(q_block + 64, k)):
-                        packed[column * k + q * columns + j] = w[column + j, q] if column + j < n else w.dtype.type(0)
+    column = number * PANEL * (VECTOR // w.itemsize)
+    columns = min(PANEL * (VECTOR // w.itemsize), padded(n, w.itemsize) - column)
+    panel = packed[column * k : (column + columns) * k].reshape(k, columns)
+    for j_block in range(
+        0, columns, 16
+    ):  # blocks, so that the lines of both matrices are still in cache when they recur
+        for q_block in range(0, k, 16):
+            for j in range(j_block, min(j_block + 16, columns)):
+                for q in range(q_block, min(q_block + 16, k)):
+                    panel[q, j] = w[column + j, q] if column + j < n else w.dtype.type(0)
 
 
 @njit

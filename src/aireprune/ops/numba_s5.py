@@ -6,11 +6,11 @@ Shapes: b batch, L time, h features, P modes, d directions; [Re | Im] side by si
     u = z, or its rows normalised      x_t = lam x_{t-1} + b_bias + B u_t  (and backwards)      y = C x + skip u + shift
     g = gelu(y)      v = W g + w_bias      out = z + gated(y, g, v), or its rows normalised
 
-A batch is worked off in groups of as many sequences as there are threads, each sequence in chunks of CHUNK steps:
-first B u of every chunk and the state that the chunk alone would end with, then the states that enter the chunks
-(a recurrence over chunks with lam^CHUNK), then scan, readout, activation, gate and residual of every chunk. All chunks
-of a group are independent in the first and the last step, so the threads are busy whatever the batch size, and B u,
-the only thing kept of the length of a sequence, is computed once for both directions.
+A batch is worked off in groups of sequences, each sequence in chunks of CHUNK steps: first B u of every chunk and the
+state that the chunk alone would end with, then the states that enter the chunks (a recurrence over chunks with
+lam^CHUNK), then scan, readout, activation, gate and residual of every chunk. All chunks of a group are independent in
+the first and the last step, so the threads are busy whatever the batch size, and B u, the only thing kept of the length
+of a sequence, is computed once for both directions.
 """
 
 from __future__ import annotations
@@ -21,41 +21,91 @@ import numpy as np
 from numba import njit, prange
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
-from aireprune.ops.numba_gemm import gemm, keep_apart, pack, padded
+from aireprune.ops.numba_gemm import gemm, keep_apart, pack_panel, padded, panels
 from aireprune.ops.numba_math import sigmoid
 from aireprune.ops.numba_recurrence import recurrence
 
 _FAST = {"contract", "reassoc", "nsz"}
 CHUNK = 96  # steps; a multiple of every tile's rows
 LAYER, GELU, HALF_GLU1, HALF_GLU2, FULL_GLU = range(5)  # activation
-NO_NORM, AFFINE, LAYER_NORM = range(3)  # what happens to rows before B (AFFINE is folded there) and at the end
+NO_NORM, PRE_AFFINE, PRE_LAYER, POST_AFFINE, POST_LAYER = range(5)  # affine: only multiplies and adds
+_BUDGET = 8 << 20  # bytes of B u that may be waiting for their readout
 _SQRT_8_OVER_PI = math.sqrt(8 / math.pi)
 
 
-def forward(z, lr, li, b, b_bias, c, skip, shift, w, w_bias, scale, offset, activation, pre, post, eps, workers, out):
-    """z (b, L, h) -> out (b, L, h). lr, li (P,); b (2P, h), b_bias (2P,); c (h, d * 2P); skip, shift (h,);
-    w (h, h), (2h, h) for FULL_GLU or (0, h), w_bias likewise; scale, offset (h,) of the last norm."""
+def forward(
+    z, lr, li, factor_r, factor_i, b, c, c_scale, d, activation, w, w_bias, norm, scale, offset, eps, workers, out
+):
+    """z (b, L, h) -> out (b, L, h). Poles and the factors of B's rows (P,); b (P, h, 2); c: (h, P, 2) per direction;
+    d (h,); w, w_bias: (h, h) and (h,) of each gate matrix; scale, offset (h,)."""
     batch, length, h = z.shape
-    modes, directions = b.shape[0], 2 if c.shape[1] > b.shape[0] else 1
+    p, directions = len(lr), len(c)
+    ones, zeros = np.ones(h, z.dtype), np.zeros(h, z.dtype)
+    before = (scale, offset) if norm in (PRE_AFFINE, PRE_LAYER) else (ones, zeros)
+    b_rows, b_bias = np.empty((2 * p, h), z.dtype), np.empty(2 * p, z.dtype)
+    _input_rows(b, factor_r, factor_i, *before, b_rows, b_bias)
+    c_rows = np.empty((h, directions * 2 * p), z.dtype)
+    for number, matrix in enumerate(c):
+        _readout_rows(matrix, c_scale, number * 2 * p, c_rows)
+    w_rows = np.concatenate(w) if w else np.empty((0, h), z.dtype)
+    gate_bias = _row(np.concatenate(w_bias) if w else zeros[:0])
     power = (lr.astype(np.complex128) + 1j * li) ** CHUNK
-    chunks, group = -(-length // CHUNK), min(batch, workers)
+    chunks, wide = -(-length // CHUNK), _wide(2 * p, z)
+    group = min(batch, max(1, _BUDGET // max(length * wide * z.itemsize * workers, 1)) * workers)
 
     def empty(*shape):
-        return np.empty(shape, z.dtype)
+        return _aligned(z.dtype, *shape)
 
     scratch = (
-        empty(workers, CHUNK, h if pre == LAYER_NORM else 0),
-        empty(workers, CHUNK, directions * modes),
+        empty(workers, CHUNK, h if norm == PRE_LAYER else 0),
+        empty(workers, CHUNK, directions * 2 * p),
         empty(workers, CHUNK, _wide(h, z)),
         empty(workers, CHUNK, h),
-        empty(workers, CHUNK, _wide(len(w), z)),
+        empty(workers, CHUNK, gate_bias.shape[1]),
     )
+    matrices = (b_rows, c_rows, w_rows)
+    packed = tuple(empty(_wide(len(rows), z) * rows.shape[1]) for rows in matrices)
     _turns(
-        z.reshape(-1, h), batch, length, lr, li, power.real.astype(lr.dtype), power.imag.astype(lr.dtype),
-        (_packed(b), _row(b_bias)), (_packed(c), _row(shift), _packed(w), _row(w_bias)), skip, scale, offset,
-        activation, pre, post, eps, empty(group * length, _wide(modes, z)), empty(group * chunks, directions * modes),
-        scratch, out.reshape(-1, h),
+        z.reshape(-1, h), batch, length, lr, li, power.real.astype(lr.dtype), power.imag.astype(lr.dtype), matrices, packed,
+        (_row(b_bias), _row(d * before[1]), gate_bias), d * before[0], scale, offset, activation, norm, eps,
+        empty(group * length, wide), empty(group * chunks, directions * 2 * p), scratch, out.reshape(-1, h),
     )  # fmt: skip
+
+
+@njit(fastmath=_FAST, cache=True)
+def _input_rows(b, factor_r, factor_i, scale, offset, rows, bias):
+    """b (P, h, 2) times its factors as [Re | Im] rows (2P, h), and what they make of u = scale v + offset: the rows
+    that take v, and the constant (2P,)."""
+    p, h = b.shape[0], b.shape[1]
+    for i in range(p):
+        sum_r, sum_i = b.dtype.type(0), b.dtype.type(0)
+        for j in range(h):
+            r = factor_r[i] * b[i, j, 0] - factor_i[i] * b[i, j, 1]
+            s = factor_r[i] * b[i, j, 1] + factor_i[i] * b[i, j, 0]
+            sum_r += r * offset[j]
+            sum_i += s * offset[j]
+            rows[i, j] = r * scale[j]
+            rows[p + i, j] = s * scale[j]
+        bias[i], bias[p + i] = sum_r, sum_i
+
+
+@njit(fastmath=_FAST, cache=True)
+def _readout_rows(c, scale, column, rows):
+    """c (h, P, 2) of one direction as columns [scale Re | -scale Im] of rows (h, ..) from `column` on."""
+    h, p = c.shape[0], c.shape[1]
+    for i in range(h):
+        row = rows[i, column : column + 2 * p]
+        for j in range(p):
+            row[j] = scale * c[i, j, 0]
+            row[p + j] = -scale * c[i, j, 1]
+
+
+def _aligned(dtype, *shape):
+    """An empty array that begins at a cache line: a vector that straddles two lines is loaded twice."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def _wide(n, like):
@@ -63,54 +113,59 @@ def _wide(n, like):
 
 
 def _row(bias):
-    return np.pad(bias, (0, _wide(len(bias), bias) - len(bias)))[None]
-
-
-def _packed(w):
-    packed = np.empty(_wide(len(w), w) * w.shape[1], w.dtype)
-    pack(w, packed)
-    return packed
+    row = np.zeros((1, _wide(len(bias), bias)), bias.dtype)
+    row[0, : len(bias)] = bias
+    return row
 
 
 @njit(parallel=True, fastmath=_FAST, cache=True)
 def _turns(
-    z, batch, length, lr, li, power_r, power_i, inward, outward, skip, scale, offset, activation, pre, post, eps, bu, ends,
-    scratch, out,
+    z, batch, length, lr, li, power_r, power_i, matrices, packed, biases, skip, scale, offset, activation, norm, eps, bu,
+    ends, scratch, out,
 ):  # fmt: skip
-    """The three steps for every group; z, out (b * L, h), bu (group * L, 2P), ends (group * chunks, d * 2P)."""
+    """Pack the weights, then all groups; z, out (b * L, h), bu (group * L, 2P), ends (group * chunks, d * 2P)."""
     us, xs, ys, gs, vs = scratch
+    (b, c, w), (packed_b, packed_c, packed_w), (bias_b, bias_c, bias_w) = matrices, packed, biases
     workers, chunks, group = us.shape[0], (length + CHUNK - 1) // CHUNK, bu.shape[0] // length
-    directions = ends.shape[1] // (2 * lr.shape[0]) if lr.shape[0] else 1
-    for turn in range(3 * ((batch + group - 1) // group)):
-        base = turn // 3 * group
+    directions = ends.shape[1] // max(1, 2 * lr.shape[0])
+    in_b, in_c, in_w = panels(b.shape[0], z.itemsize), panels(c.shape[0], z.itemsize), panels(w.shape[0], z.itemsize)
+    for turn in range(1 + 2 * ((batch + group - 1) // group)):
+        base = max(turn - 1, 0) // 2 * group
         members = min(group, batch - base)
+        if turn > 0 and turn % 2 == 0:
+            for track in range(members * directions):
+                _enter(ends, track // directions * chunks, chunks, power_r, power_i, track % directions)
         for worker in prange(workers):
             register = flush_denormals()
-            if turn % 3 == 1:
-                for track in range(worker, members * directions, workers):
-                    _enter(ends, track // directions * chunks, chunks, power_r, power_i, track % directions)
+            if turn == 0:
+                for number in range(worker, in_b + in_c + in_w, workers):
+                    if number < in_b:
+                        pack_panel(b, number, packed_b)
+                    elif number < in_b + in_c:
+                        pack_panel(c, number - in_b, packed_c)
+                    else:
+                        pack_panel(w, number - in_b - in_c, packed_w)
             else:
                 jobs = members * chunks
                 for job in range(worker * jobs // workers, (worker + 1) * jobs // workers):
                     chunk = job % chunks
                     start, rows = job // chunks * length + chunk * CHUNK, min(CHUNK, length - chunk * CHUNK)
-                    if turn % 3 == 0:
-                        _drive(
-                            z, base * length + start, rows, pre, eps, inward, lr, li, us[worker], bu, start, ends, job
-                        )
+                    if turn % 2 == 1:
+                        _drive(z, base * length + start, rows, norm, eps, packed_b, bias_b, lr, li, us[worker], bu, start,
+                               ends, job)  # fmt: skip
                     else:
-                        _respond(z, base * length + start, rows, pre, eps, outward, lr, li, us[worker], bu, start,
-                                 ends, job, xs[worker], ys[worker], gs[worker], vs[worker], skip, activation,
-                                 post, scale, offset, out)  # fmt: skip
+                        _respond(z, base * length + start, rows, norm, eps, packed_c, bias_c, packed_w, bias_w, lr, li,
+                                 us[worker], bu, start, ends, job, xs[worker], ys[worker], gs[worker], vs[worker], skip,
+                                 activation, scale, offset, out)  # fmt: skip
             restore_denormals(register)
 
 
 @njit
-def _drive(z, at, rows, pre, eps, inward, lr, li, u, bu, start, ends, job):
+def _drive(z, at, rows, norm, eps, packed, bias, lr, li, u, bu, start, ends, job):
     """B u of a chunk, and the state with which it ends when it starts from zero, in each direction."""
-    packed, bias = inward
+    keep_apart()
     width, top = 2 * lr.shape[0], np.int64(0)
-    if pre == LAYER_NORM:
+    if norm == PRE_LAYER:
         _normalize(z, at, rows, eps, u, top)
         gemm(u, top, rows, packed, width, bias, bu, start)
     else:
@@ -121,10 +176,12 @@ def _drive(z, at, rows, pre, eps, inward, lr, li, u, bu, start, ends, job):
 
 
 @njit
-def _respond(z, at, rows, pre, eps, outward, lr, li, u, bu, start, enters, job, x, y, g, v, skip, activation, post, scale,
-             offset, out):  # fmt: skip
+def _respond(
+    z, at, rows, norm, eps, packed_c, bias_c, packed_w, bias_w, lr, li, u, bu, start, enters, job, x, y, g, v, skip,
+    activation, scale, offset, out,
+):  # fmt: skip
     """Scan, readout, activation, gate, residual and last norm of a chunk."""
-    packed_c, bias_c, packed_w, bias_w = outward
+    keep_apart()
     width, top = x.shape[1], np.int64(0)
     for column in range(0, width, max(2 * lr.shape[0], 1)):
         _scan(bu, start, rows, lr, li, column > 0, enters, job * width + column, x, column, width)
@@ -132,7 +189,7 @@ def _respond(z, at, rows, pre, eps, outward, lr, li, u, bu, start, enters, job, 
     if activation == LAYER:
         _skip(y, rows, skip, z, at, out, at)
         return
-    if pre == LAYER_NORM:
+    if norm == PRE_LAYER:
         _normalize(z, at, rows, eps, u, top)
         _skip(y, rows, skip, u, top, y, top)
     else:
@@ -140,7 +197,7 @@ def _respond(z, at, rows, pre, eps, outward, lr, li, u, bu, start, enters, job, 
     _gelu(y, rows, g)
     gemm(g, top, rows, packed_w, bias_w.shape[1], bias_w, v, top)
     _join(z, at, rows, y, g, v, activation, out)
-    _finish(out, at, rows, post, eps, scale, offset)
+    _finish(out, at, rows, norm, eps, scale, offset)
 
 
 @njit(fastmath=_FAST)
@@ -236,11 +293,11 @@ def _join(z, first, rows, y, g, v, activation, out):
 
 
 @njit(fastmath=_FAST)
-def _finish(out, first, rows, post, eps, scale, offset):
+def _finish(out, first, rows, norm, eps, scale, offset):
     keep_apart()
-    if post == LAYER_NORM:
+    if norm == POST_LAYER:
         _normalize(out, first, rows, eps, out, first)
-    if post != NO_NORM:
+    if norm in (POST_AFFINE, POST_LAYER):
         for r in range(rows):
             row = out[first + r]
             for i in range(row.shape[0]):

@@ -1,18 +1,21 @@
 """An S5 layer, or a whole S5 block, without gradients as one torch operator on the CPU.
 
-Shapes: b batch, L time, h features, P modes, d directions; real tensors hold [Re | Im] in an axis of 2P.
+Shapes: b batch, L time, h features, P modes. The operator takes parameters as the modules hold them and folds the norm
+into them on every call, so that no change of a weight can go unnoticed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from aireprune.ops.kernel_inputs import dense
-from aireprune.ops.scan import HAVE_NUMBA
+from aireprune.ops.scan import HAVE_NUMBA, fresh
 
-ACTIVATIONS = {"": 0, "gelu": 1, "half_glu1": 2, "half_glu2": 3, "full_glu": 4}
-NORMS = {"": 0, "affine": 1, "layer": 2}
+ACTIVATIONS = ("", "gelu", "half_glu1", "half_glu2", "full_glu")
+NORMS = ("", "pre_affine", "pre_layer", "post_affine", "post_layer")
 
 
 def fusible(z: Tensor, module: nn.Module) -> bool:
@@ -21,44 +24,43 @@ def fusible(z: Tensor, module: nn.Module) -> bool:
     return HAVE_NUMBA and z.device.type == "cpu" and z.is_floating_point() and not wants_grad
 
 
-def s5_layer(u: Tensor, lam: Tensor, b: Tensor, c: Tensor, skip: Tensor) -> Tensor:
-    """y = C x + skip u with x_t = lam x_{t-1} + B u_t, and backwards too if c has columns for two directions.
-
-    u (b, L, h), lam (P,) complex, b (2P, h), c (h, d * 2P), skip (h,) -> (b, L, h).
-    """
-    zeros = skip.new_zeros(skip.shape[0])
-    return s5_block(u, lam, b, b.new_zeros(b.shape[0]), c, skip, zeros, b.new_zeros(0, b.shape[1]), zeros[:0])
-
-
 def s5_block(
     z: Tensor,
     lam: Tensor,
+    factor: Tensor,
     b: Tensor,
-    b_bias: Tensor,
-    c: Tensor,
-    skip: Tensor,
-    shift: Tensor,
-    w: Tensor,
-    w_bias: Tensor,
+    c: Sequence[Tensor],
+    c_scale: float,
+    d: Tensor,
     activation: str = "",
-    pre: str = "",
-    post: str = "",
+    gates: Sequence[tuple[Tensor, Tensor]] = (),
+    norm: str = "",
     scale: Tensor | None = None,
     offset: Tensor | None = None,
     eps: float = 0.0,
 ) -> Tensor:
-    """Layer, activation, gate and residual; half precision is computed in single precision.
+    """Norm, layer, activation, gate and residual; without an activation, the layer alone. z (b, L, h) -> (b, L, h).
 
-    u is z, or its rows normalised if pre is "layer" (what a norm multiplies and adds is folded by the caller);
-    x_t = lam x_{t-1} + b_bias + B u_t; y = C x + skip u + shift; the gate's w (h, h), for full_glu (2h, h) with the
-    value's rows first. The result z + gated(y) has its rows normalised if post is "layer", and is then multiplied by
-    scale (h,) and shifted by offset (h,) if post is "layer" or "affine". Without an activation the result is y.
+    lam and factor (P,) complex: poles, and what multiplies the rows of b (P, h, 2); c: (h, P, 2) for each direction;
+    d (h,). y = c_scale Re(C x) + d u with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1
+    and out2, as far as the activation has them. norm: where it is, and whether it is only the multiplication by scale
+    (h,) and addition of offset (h,), or also normalises rows first. Half precision is computed in single precision.
     """
     working = torch.float64 if z.dtype == torch.float64 else torch.float32
-    tensors = (lam.real, lam.imag, b, b_bias, c, skip, shift, w, w_bias)
-    ends = (skip if scale is None else scale, shift if offset is None else offset)
-    codes = (ACTIVATIONS[activation], NORMS[pre], NORMS[post])
-    out = _s5_block(z.to(working), *(t.to(working) for t in (*tensors, *ends)), *codes, eps)
+    ones = (d, d) if scale is None or offset is None else (scale, offset)
+    out = _s5_block(
+        z.to(working),
+        *(t.to(working) for t in (lam.real, lam.imag, factor.real, factor.imag, b)),
+        [t.to(working) for t in c],
+        c_scale,
+        d.to(working),
+        ACTIVATIONS.index(activation),
+        [weight.to(working) for weight, _ in gates],
+        [bias.to(working) for _, bias in gates],
+        NORMS.index(norm),
+        *(t.to(working) for t in ones),
+        eps,
+    )
     return out.to(z.dtype)
 
 
@@ -67,31 +69,34 @@ def _s5_block(
     z: Tensor,
     lam_re: Tensor,
     lam_im: Tensor,
+    factor_re: Tensor,
+    factor_im: Tensor,
     b: Tensor,
-    b_bias: Tensor,
-    c: Tensor,
-    skip: Tensor,
-    shift: Tensor,
-    w: Tensor,
-    w_bias: Tensor,
+    c: Sequence[Tensor],
+    c_scale: float,
+    d: Tensor,
+    activation: int,
+    w: Sequence[Tensor],
+    w_bias: Sequence[Tensor],
+    norm: int,
     scale: Tensor,
     offset: Tensor,
-    activation: int,
-    pre: int,
-    post: int,
     eps: float,
 ) -> Tensor:
     import numba
 
     from aireprune.ops import numba_s5
 
-    out = torch.empty(z.shape, dtype=z.dtype)
+    out = fresh(z, *z.shape)
+    readouts, weights, biases = ([dense(t) for t in tensors] for tensors in (c, w, w_bias))
     workers = min(torch.get_num_threads(), numba.get_num_threads())
-    tensors = (z, lam_re, lam_im, b, b_bias, c, skip, shift, w, w_bias, scale, offset)
-    numba_s5.forward(*(*map(dense, tensors), activation, pre, post, eps, workers, out.numpy()))
+    numba_s5.forward(
+        dense(z), dense(lam_re), dense(lam_im), dense(factor_re), dense(factor_im), dense(b), readouts, c_scale, dense(d),
+        activation, weights, biases, norm, dense(scale), dense(offset), eps, workers, out.numpy(),
+    )  # fmt: skip
     return out
 
 
 @_s5_block.register_fake
-def _(z: Tensor, *arguments: Tensor | float) -> Tensor:
+def _(z: Tensor, *arguments: object) -> Tensor:
     return torch.empty(z.shape, dtype=z.dtype, device=z.device)
