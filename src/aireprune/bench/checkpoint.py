@@ -120,7 +120,7 @@ def _run(command: Sequence[str]) -> tuple[float, int]:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
         peak = 0
         while True:
-            peak = max(peak, _high_water(process.pid))
+            peak = max(peak, high_water(process.pid))
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             if ended:
                 break
@@ -134,7 +134,8 @@ def _run(command: Sequence[str]) -> tuple[float, int]:
     return seconds, peak or usage.ru_maxrss * 1024
 
 
-def _high_water(pid: int) -> int:
+def high_water(pid: int) -> int:
+    """Peak resident memory of a process in bytes, where the system keeps it (Linux); else 0."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -269,6 +269,73 @@ def bench_train(
     train(batch, length, features, states, repeats, json)
 
 
+Suite = Annotated[str, typer.Option("--suite", metavar="lra", help="The six Long Range Arena sizes of the paper.")]
+Tasks = Annotated[list[str] | None, typer.Option("--task", metavar="NAME", help="Only this size; may be repeated.")]
+Rounds = Annotated[int, typer.Option("--repeats", min=1, help="Rounds in which everything compared takes turns.")]
+OtherRounds = Annotated[int, typer.Option("--other-repeats", min=1, help="Rounds against s5-pytorch, which is slow.")]
+
+
+@bench.command("layer")
+def bench_layer(
+    suite: Suite = "lra",
+    tasks: Tasks = None,
+    batch: Annotated[int, typer.Option(min=1, help="Sequences.")] = 8,
+    repeats: Rounds = 9,
+    other_repeats: OtherRounds = 3,
+    json: Json = False,
+) -> None:
+    """One S5 layer per size: its matrix products alone, ours, s5-pytorch if installed; dense, masked and removed."""
+    from aireprune.cli.bench import layer, only_lra
+
+    only_lra(suite)
+    layer(tasks or [], batch, repeats, other_repeats, json)
+
+
+@bench.command("model")
+def bench_model(
+    checkpoints: Annotated[
+        list[Path] | None, typer.Argument(metavar="DENSE [PRUNED]...", help="Checkpoints to run side by side.")
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite", metavar="lra", help="Instead of checkpoints: six-layer S5 models at the paper's sizes."
+        ),
+    ] = None,
+    tasks: Tasks = None,
+    config: Config = None,
+    batch: Annotated[int, typer.Option(min=1, help="Sequences for throughput.")] = 8,
+    length: Annotated[int, typer.Option(min=8, help="Steps or tokens, for checkpoints.")] = 1024,
+    repeats: Rounds = 9,
+    other_repeats: OtherRounds = 3,
+    memory: Annotated[bool, typer.Option(help="Peak memory of each model, in a process of its own.")] = True,
+    json: Json = False,
+) -> None:
+    """Latency, throughput, parameters, bytes, states and peak memory; prefill and decoding for language models."""
+    from aireprune.cli.bench import model, models, only_lra
+
+    if suite is not None:
+        only_lra(suite)
+        models(tasks or [], batch, repeats, other_repeats, json)
+        return
+    if not checkpoints:
+        raise typer.BadParameter("give checkpoints, or --suite lra.")
+    model(checkpoints, config, batch, length, repeats, memory, json)
+
+
+@bench.command("scaling")
+def bench_scaling(
+    task: Annotated[str, typer.Option(metavar="NAME", help="LRA size that is scaled.")] = "pathfinder",
+    batch: Annotated[int, typer.Option(min=4, help="Sequences.")] = 8,
+    repeats: Rounds = 9,
+    json: Json = False,
+) -> None:
+    """Time of one S5 layer over a factor of 16 in length, batch and states."""
+    from aireprune.cli.bench import scaling
+
+    scaling(task, batch, repeats, json)
+
+
 @bench.command("mamba")
 def bench_mamba(
     batch: Annotated[int, typer.Option(help="Sequences (scan and mixer).")] = 1,
@@ -294,7 +361,6 @@ def bench_s4d(
     from aireprune.cli.bench import s4d
 
     s4d(features, pairs, repeats, json)
-
 
 
 @app.command()
