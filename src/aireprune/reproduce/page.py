@@ -12,7 +12,7 @@ import numpy as np
 from aireprune.charts import curves, profile, value_of
 from aireprune.files.atomic import atomic_path
 from aireprune.reproduce import paper
-from aireprune.reproduce.models import ABLATED, METHODS, Entry
+from aireprune.reproduce.models import ABLATED, DROP, EXAMPLES, METHODS, Entry
 from aireprune.statistics import paired_p_value
 from aireprune.sweep import read_cells, unpack
 
@@ -60,13 +60,16 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _head(recipe: str) -> str:
+    validation, test = EXAMPLES[recipe]
+    counts = f"at most {validation:,} validation and {test:,} test examples" if test else "all examples"
+    drop = f"{DROP[recipe]:g}"
     return f"""# Results
 
 Made by `aire reproduce all --recipe {recipe} -o docs` from the models in `zoo/`; the data is in `docs/results`. Nothing is
-retrained. Safe ratio: the largest of 10, 20, … 90 % that costs at most 1 point of accuracy (1 % of the bits per byte) on
-validation examples, with every smaller ratio within the bound too. Everything shown is measured on test examples that no
-choice has seen; brackets are 95 % intervals. The paper's figures are of another scale (Long Range Arena, models of up to
-512 features, an H100) and stand beside ours only for the pattern."""
+retrained. Safe ratio: the largest of 10, 20, … 90 % that costs at most {drop} points of accuracy ({drop} % of the bits per
+byte) on validation examples, with every smaller ratio within the bound too. Everything shown is measured on test examples
+that no choice has seen ({counts}); brackets are 95 % intervals. The paper's figures are of another scale
+(Long Range Arena, models of up to 512 features, an H100) and stand beside ours only for the pattern."""
 
 
 def _reading(page: Path) -> str:
