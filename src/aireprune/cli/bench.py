@@ -154,6 +154,7 @@ def layer(tasks: list[str], batch: int, repeats: int, other_repeats: int, json: 
             f"{1e3 * found['seconds']['products']:.1f} ms",
             f"{1e3 * found['seconds']['ours']:.1f} ms",
             _spread(found["ours to products"]),
+            _spread(found["ours to products in place"]),
             f"{1e3 * found['seconds'][OTHER]:.0f} ms" if OTHER in found["seconds"] else "",
             _spread(found["s5-pytorch to ours"]),
             percent(found["removed"], 0),
@@ -163,8 +164,8 @@ def layer(tasks: list[str], batch: int, repeats: int, other_repeats: int, json: 
         for name, found in result.items()
     ]
     columns = (
-        "", "size", "products", "ours", "ours / products", OTHER, f"{OTHER} / ours", "removed", "dense / masked",
-        "dense / removed",
+        "", "size", "products", "ours", "ours / products", "/ products in place", OTHER, f"{OTHER} / ours", "removed",
+        "dense / masked", "dense / removed",
     )  # fmt: skip
     console.print(
         table(f"One bidirectional S5 layer, batch {batch}, fp32; ratios with quartiles", columns, rows, left=2)

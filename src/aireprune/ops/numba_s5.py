@@ -16,6 +16,7 @@ of a sequence, is computed once for both directions.
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import numpy as np
 from numba import njit, prange
@@ -53,22 +54,22 @@ def forward(
     chunks, wide = -(-length // CHUNK), _wide(2 * p, z)
     group = min(batch, max(1, _BUDGET // max(length * wide * z.itemsize * workers, 1)) * workers)
 
-    def empty(*shape):
-        return _aligned(z.dtype, *shape)
-
-    scratch = (
-        empty(workers, CHUNK, h if norm == PRE_LAYER else 0),
-        empty(workers, CHUNK, directions * 2 * p),
-        empty(workers, CHUNK, _wide(h, z)),
-        empty(workers, CHUNK, h),
-        empty(workers, CHUNK, gate_bias.shape[1]),
-    )
     matrices = (b_rows, c_rows, w_rows)
-    packed = tuple(empty(_wide(len(rows), z) * rows.shape[1]) for rows in matrices)
+    bu, ends, *rest = _aligned(
+        z.dtype,
+        (group * length, wide),
+        (group * chunks, directions * 2 * p),
+        *((_wide(len(rows), z) * rows.shape[1],) for rows in matrices),
+        (workers, CHUNK, h if norm == PRE_LAYER else 0),
+        (workers, CHUNK, directions * 2 * p),
+        (workers, CHUNK, _wide(h, z)),
+        (workers, CHUNK, h),
+        (workers, CHUNK, gate_bias.shape[1]),
+    )
     _turns(
-        z.reshape(-1, h), batch, length, lr, li, power.real.astype(lr.dtype), power.imag.astype(lr.dtype), matrices, packed,
-        (_row(b_bias), _row(d * before[1]), gate_bias), d * before[0], scale, offset, activation, norm, eps,
-        empty(group * length, wide), empty(group * chunks, directions * 2 * p), scratch, out.reshape(-1, h),
+        z.reshape(-1, h), batch, length, lr, li, power.real.astype(lr.dtype), power.imag.astype(lr.dtype), matrices,
+        tuple(rest[:3]), (_row(b_bias), _row(d * before[1]), gate_bias), d * before[0], scale, offset, activation, norm, eps,
+        bu, ends, tuple(rest[3:]), out.reshape(-1, h),
     )  # fmt: skip
 
 
@@ -100,12 +101,15 @@ def _readout_rows(c, scale, column, rows):
             row[p + j] = -scale * c[i, j, 1]
 
 
-def _aligned(dtype, *shape):
-    """An empty array that begins at a cache line: a vector that straddles two lines is loaded twice."""
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size].view(dtype).reshape(shape)
+def _aligned(dtype, *shapes):
+    """Empty arrays that begin at a cache line each: a vector that straddles two lines is loaded twice."""
+    line = 64 // dtype.itemsize
+    starts = list(accumulate((-(-math.prod(shape) // line) * line for shape in shapes), initial=0))
+    memory = np.empty(starts[-1] + line, dtype)
+    memory = memory[-memory.ctypes.data % 64 // dtype.itemsize :]
+    return [
+        memory[start : start + math.prod(shape)].reshape(shape) for start, shape in zip(starts, shapes, strict=False)
+    ]
 
 
 def _wide(n, like):

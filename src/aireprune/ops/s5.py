@@ -49,19 +49,23 @@ def s5_block(
     working = torch.float64 if z.dtype == torch.float64 else torch.float32
     ones = (d, d) if scale is None or offset is None else (scale, offset)
     out = _s5_block(
-        z.to(working),
-        *(t.to(working) for t in (lam.real, lam.imag, factor.real, factor.imag, b)),
-        [t.to(working) for t in c],
+        _as(working, z),
+        *(_as(working, t) for t in (lam.real, lam.imag, factor.real, factor.imag, b)),
+        [_as(working, t) for t in c],
         c_scale,
-        d.to(working),
+        _as(working, d),
         ACTIVATIONS.index(activation),
-        [weight.to(working) for weight, _ in gates],
-        [bias.to(working) for _, bias in gates],
+        [_as(working, weight) for weight, _ in gates],
+        [_as(working, bias) for _, bias in gates],
         NORMS.index(norm),
-        *(t.to(working) for t in ones),
+        *(_as(working, t) for t in ones),
         eps,
     )
-    return out.to(z.dtype)
+    return _as(z.dtype, out)
+
+
+def _as(dtype: torch.dtype, t: Tensor) -> Tensor:
+    return t if t.dtype == dtype else t.to(dtype)  # a call that does nothing still costs microseconds
 
 
 @torch.library.custom_op("aireprune::s5_block", mutates_args=(), device_types="cpu")
