@@ -33,6 +33,8 @@ def small_zoo(toy, tmp_path, monkeypatch):
     model, task = toy
     variants = (*(Variant.of(name) for name in ("random", "last", "aire")), Variant.of("aire", "balanced", True))
     entries = (Entry("image", "s5"), Entry("text", "s5"))
+    for module in (models, run, page):
+        monkeypatch.setattr(module, "ABLATED", ("image-s5",))
     monkeypatch.setattr(models, "variants", lambda family: variants)
     monkeypatch.setattr(models, "ablations", lambda length: (Variant.of("aire"), Variant.of("aire", epsilon=0.01)))
     monkeypatch.setattr(models, "RATIOS", (0.0, 0.3, 0.5, 0.7))

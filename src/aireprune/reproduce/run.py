@@ -62,7 +62,7 @@ def reproduce(
     for entry in entries:
         model, task = load(entry.path(zoo, recipe)), load_task(entry.task(recipe))
         if set(items) - {"ablations"}:
-            settings = models.settings(entry.family, recipe)
+            settings = models.settings(entry, recipe)
             run_sweep(model, task, settings, data / entry.name, _reporter(report, entry.name))
         if "ablations" in items and entry.name in ABLATED:
             settings = models.ablation_settings(recipe, task.length)
@@ -81,7 +81,7 @@ def time_models(
         report(f"timing {entry.name}", number, len(todo))
         summary = json.loads((data / entry.name / "summary.json").read_text())
         model, task = load(entry.path(zoo, recipe)), load_task(entry.task(recipe))
-        found = speed(model, task, models.settings(entry.family, recipe), summary)
+        found = speed(model, task, models.settings(entry, recipe), summary)
         with atomic_path(data / entry.name / "speed.json") as temporary:
             temporary.write_text(json.dumps(found, indent=1) + "\n")
 
