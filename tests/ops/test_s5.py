@@ -109,6 +109,34 @@ def test_parts_that_are_listened_to_run_by_themselves():
         assert len(seen) == 1
 
 
+def test_a_model_reuses_memory_only_where_nobody_looks():
+    config = S5Config(d_input=10, d_output=2, h=10, n=8, layers=3, C_init="lecun_normal")
+    model, x, seen = initialize(S5Model(config)).eval(), inputs(dtype=torch.float32), []
+    kept = x.clone()
+    expected = model(x).detach()
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), expected)
+        handles = [
+            layer.register_forward_hook(lambda _m, _i, out: seen.append((out, out.clone()))) for layer in model.layers
+        ]
+        torch.testing.assert_close(model(x), expected)
+    assert all(torch.equal(out, then) for out, then in seen)
+    assert len(handles) == len(seen) == 3
+    assert torch.equal(x, kept)
+
+
+def test_in_place_is_the_same():
+    module, z = block(), inputs(3, 300)
+    with torch.no_grad():
+        expected = module(z)
+        given = z.clone()
+        assert module(given, reuse=True).data_ptr() == given.data_ptr()
+        torch.testing.assert_close(given, expected, rtol=0, atol=0)
+        strided = z.transpose(1, 2).contiguous().transpose(1, 2)
+        torch.testing.assert_close(module(strided, reuse=True), expected, rtol=0, atol=0)
+        torch.testing.assert_close(strided, z, rtol=0, atol=0)
+
+
 def test_training_mode_normalises_with_the_batch():
     module, z = block(), inputs()
     module.train()

@@ -121,6 +121,11 @@ class TimeDropout(nn.Module):
         return x * (keep.to(x.dtype) / (1 - self.p))
 
 
+def _listened_to(module: nn.Module) -> bool:
+    """Whether hooks see what goes in or comes out, and may keep it."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
 class S5Block(nn.Module):
     """Norm, state space layer, activation and gate, residual: z (b, L, h) -> (b, L, h)."""
 
@@ -145,19 +150,20 @@ class S5Block(nn.Module):
             return self.drop(self.out1(g) * torch.sigmoid(self.out2(g)))
         return self.drop((y if self.activation == "half_glu2" else g) * torch.sigmoid(self.out2(g)))
 
-    def forward(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor, reuse: bool = False) -> Tensor:
+        """reuse: the result may take the place of z, if no gradient is wanted."""
         if not self.training and fusible(z, self) and not self._observed():
-            return self._fused(z)
+            return self._fused(z, reuse)
         out = z + self.gate(self.seq(self.norm(z) if self.prenorm else z))
         return out if self.prenorm else self.norm(out)
 
     def _observed(self) -> bool:
         """Whether someone listens to or has replaced a part of the block, which therefore has to run by itself."""
         return type(self.seq) is not S5SSM or any(
-            part._forward_hooks or part._forward_pre_hooks or "forward" in part.__dict__ for part in self.children()
+            _listened_to(part) or "forward" in part.__dict__ for part in self.children()
         )
 
-    def _fused(self, z: Tensor) -> Tensor:
+    def _fused(self, z: Tensor, reuse: bool) -> Tensor:
         """The whole block as one operator. It takes the weights as they are at this call."""
         scale, offset = (
             self.norm.affine_map() if isinstance(self.norm, BatchNorm) else (self.norm.weight, self.norm.bias)
@@ -176,6 +182,7 @@ class S5Block(nn.Module):
             scale,
             offset,
             self.norm.eps,
+            reuse,
         )
 
 
@@ -203,8 +210,9 @@ class S5Model(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         z = self.encode(x)
+        reuse = not (torch.compiler.is_compiling() or any(_listened_to(part) for part in (self.encoder, *self.layers)))
         for layer in self.layers:
-            z = layer(z)
+            z = layer(z, reuse=True) if reuse and isinstance(layer, S5Block) else layer(z)
         return self.decoder(pooled(z, lengths, self.config.mode))
 
 

@@ -69,7 +69,7 @@ def forward(
     _turns(
         z.reshape(-1, h), batch, length, lr, li, power.real.astype(lr.dtype), power.imag.astype(lr.dtype), matrices,
         tuple(rest[:3]), (_row(b_bias), _row(d * before[1]), gate_bias), d * before[0], scale, offset, activation, norm, eps,
-        bu, ends, tuple(rest[3:]), out.reshape(-1, h),
+        bu, ends, tuple(rest[3:]), z.ctypes.data == out.ctypes.data, out.reshape(-1, h),
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _row(bias):
 @njit(parallel=True, fastmath=_FAST, cache=True)
 def _turns(
     z, batch, length, lr, li, power_r, power_i, matrices, packed, biases, skip, scale, offset, activation, norm, eps, bu,
-    ends, scratch, out,
+    ends, scratch, in_place, out,
 ):  # fmt: skip
     """Pack the weights, then all groups; z, out (b * L, h), bu (group * L, 2P), ends (group * chunks, d * 2P)."""
     us, xs, ys, gs, vs = scratch
@@ -160,7 +160,7 @@ def _turns(
                     else:
                         _respond(z, base * length + start, rows, norm, eps, packed_c, bias_c, packed_w, bias_w, lr, li,
                                  us[worker], bu, start, ends, job, xs[worker], ys[worker], gs[worker], vs[worker], skip,
-                                 activation, scale, offset, out)  # fmt: skip
+                                 activation, scale, offset, in_place, out)  # fmt: skip
             restore_denormals(register)
 
 
@@ -182,7 +182,7 @@ def _drive(z, at, rows, norm, eps, packed, bias, lr, li, u, bu, start, ends, job
 @njit
 def _respond(
     z, at, rows, norm, eps, packed_c, bias_c, packed_w, bias_w, lr, li, u, bu, start, enters, job, x, y, g, v, skip,
-    activation, scale, offset, out,
+    activation, scale, offset, in_place, out,
 ):  # fmt: skip
     """Scan, readout, activation, gate, residual and last norm of a chunk."""
     keep_apart()
@@ -190,17 +190,19 @@ def _respond(
     for column in range(0, width, max(2 * lr.shape[0], 1)):
         _scan(bu, start, rows, lr, li, column > 0, enters, job * width + column, x, column, width)
     gemm(x, top, rows, packed_c, z.shape[1], bias_c, y, top)
-    if activation == LAYER:
-        _skip(y, rows, skip, z, at, out, at)
-        return
     if norm == PRE_LAYER:
         _normalize(z, at, rows, eps, u, top)
-        _skip(y, rows, skip, u, top, y, top)
+        _skip(y, rows, skip, u, top)
     else:
-        _skip(y, rows, skip, z, at, y, top)
+        _skip(y, rows, skip, z, at)
+    if activation == LAYER:
+        _copy(y, top, rows, out, at)
+        return
     _gelu(y, rows, g)
     gemm(g, top, rows, packed_w, bias_w.shape[1], bias_w, v, top)
-    _join(z, at, rows, y, g, v, activation, out)
+    if not in_place:
+        _copy(z, at, rows, out, at)
+    _join(out, at, rows, y, g, v, activation)
     _finish(out, at, rows, norm, eps, scale, offset)
 
 
@@ -254,13 +256,21 @@ def _normalize(z, first, rows, eps, u, u_first):
 
 
 @njit(fastmath=_FAST)
-def _skip(y, rows, skip, u, u_first, out, out_first):
-    """out = y + skip u."""
+def _skip(y, rows, skip, u, first):
+    """y += skip u."""
     keep_apart()
     for r in range(rows):
-        row, inputs, target = y[r], u[u_first + r], out[out_first + r]
+        row, inputs = y[r], u[first + r]
         for i in range(skip.shape[0]):
-            target[i] = row[i] + skip[i] * inputs[i]
+            row[i] += skip[i] * inputs[i]
+
+
+@njit
+def _copy(source, source_first, rows, target, first):
+    keep_apart()
+    for r in range(rows):
+        for i in range(target.shape[1]):
+            target[first + r, i] = source[source_first + r, i]
 
 
 @njit(fastmath=_FAST)
@@ -276,24 +286,24 @@ def _gelu(y, rows, g):
 
 
 @njit(fastmath=_FAST)
-def _join(z, first, rows, y, g, v, activation, out):
-    """out = z + the gated activation."""
+def _join(out, first, rows, y, g, v, activation):
+    """out += the gated activation."""
     keep_apart()
-    h = z.shape[1]
+    h = out.shape[1]
     for r in range(rows):
-        row, target, linear, active, gate = z[first + r], out[first + r], y[r], g[r], v[r]
+        row, linear, active, gate = out[first + r], y[r], g[r], v[r]
         if activation == GELU:
             for i in range(h):
-                target[i] = row[i] + active[i]
+                row[i] += active[i]
         elif activation == HALF_GLU1:
             for i in range(h):
-                target[i] = row[i] + active[i] * sigmoid(gate[i])
+                row[i] += active[i] * sigmoid(gate[i])
         elif activation == HALF_GLU2:
             for i in range(h):
-                target[i] = row[i] + linear[i] * sigmoid(gate[i])
+                row[i] += linear[i] * sigmoid(gate[i])
         else:
             for i in range(h):
-                target[i] = row[i] + gate[i] * sigmoid(gate[h + i])
+                row[i] += gate[i] * sigmoid(gate[h + i])
 
 
 @njit(fastmath=_FAST)

@@ -38,6 +38,7 @@ def s5_block(
     scale: Tensor | None = None,
     offset: Tensor | None = None,
     eps: float = 0.0,
+    reuse: bool = False,
 ) -> Tensor:
     """Norm, layer, activation, gate and residual; without an activation, the layer alone. z (b, L, h) -> (b, L, h).
 
@@ -45,10 +46,11 @@ def s5_block(
     d (h,). y = c_scale Re(C x) + d u with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1
     and out2, as far as the activation has them. norm: where it is, and whether it is only the multiplication by scale
     (h,) and addition of offset (h,), or also normalises rows first. Half precision is computed in single precision.
+    reuse: the result may take the place of z; touching fresh memory costs as much as a third of the arithmetic.
     """
     working = torch.float64 if z.dtype == torch.float64 else torch.float32
     ones = (d, d) if scale is None or offset is None else (scale, offset)
-    out = _s5_block(
+    arguments = (
         _as(working, z),
         *(_as(working, t) for t in (lam.real, lam.imag, factor.real, factor.imag, b)),
         [_as(working, t) for t in c],
@@ -61,46 +63,59 @@ def s5_block(
         *(_as(working, t) for t in ones),
         eps,
     )
-    return _as(z.dtype, out)
+    if reuse and z.dtype == working and z.is_contiguous():
+        _s5_block_(*arguments)
+        return z
+    return _as(z.dtype, _s5_block(*arguments))
 
 
 def _as(dtype: torch.dtype, t: Tensor) -> Tensor:
     return t if t.dtype == dtype else t.to(dtype)  # a call that does nothing still costs microseconds
 
 
-@torch.library.custom_op("aireprune::s5_block", mutates_args=(), device_types="cpu")
-def _s5_block(
-    z: Tensor,
-    lam_re: Tensor,
-    lam_im: Tensor,
-    factor_re: Tensor,
-    factor_im: Tensor,
-    b: Tensor,
-    c: Sequence[Tensor],
-    c_scale: float,
-    d: Tensor,
-    activation: int,
-    w: Sequence[Tensor],
-    w_bias: Sequence[Tensor],
-    norm: int,
-    scale: Tensor,
-    offset: Tensor,
-    eps: float,
-) -> Tensor:
+def _run(z: Tensor, out: Tensor, lam_re: Tensor, lam_im: Tensor, factor_re: Tensor, factor_im: Tensor, b: Tensor,
+         c: Sequence[Tensor], c_scale: float, d: Tensor, activation: int, w: Sequence[Tensor], w_bias: Sequence[Tensor],
+         norm: int, scale: Tensor, offset: Tensor, eps: float) -> None:  # fmt: skip
     import numba
 
     from aireprune.ops import numba_s5
 
-    out = fresh(z, *z.shape)
     readouts, weights, biases = ([dense(t) for t in tensors] for tensors in (c, w, w_bias))
     workers = min(torch.get_num_threads(), numba.get_num_threads())
     numba_s5.forward(
         dense(z), dense(lam_re), dense(lam_im), dense(factor_re), dense(factor_im), dense(b), readouts, c_scale, dense(d),
-        activation, weights, biases, norm, dense(scale), dense(offset), eps, workers, out.numpy(),
+        activation, weights, biases, norm, dense(scale), dense(offset), eps, workers, out.detach().numpy(),
     )  # fmt: skip
+
+
+@torch.library.custom_op("aireprune::s5_block", mutates_args=(), device_types="cpu")
+def _s5_block(
+    z: Tensor, lam_re: Tensor, lam_im: Tensor, factor_re: Tensor, factor_im: Tensor, b: Tensor, c: Sequence[Tensor],
+    c_scale: float, d: Tensor, activation: int, w: Sequence[Tensor], w_bias: Sequence[Tensor], norm: int, scale: Tensor,
+    offset: Tensor, eps: float,
+) -> Tensor:  # fmt: skip
+    out = fresh(z, *z.shape)
+    _run(
+        z, out, lam_re, lam_im, factor_re, factor_im, b, c, c_scale, d, activation, w, w_bias, norm, scale, offset, eps
+    )
     return out
 
 
 @_s5_block.register_fake
 def _(z: Tensor, *arguments: object) -> Tensor:
     return torch.empty(z.shape, dtype=z.dtype, device=z.device)
+
+
+@torch.library.custom_op("aireprune::s5_block_", mutates_args=("z",), device_types="cpu")
+def _s5_block_(
+    z: Tensor, lam_re: Tensor, lam_im: Tensor, factor_re: Tensor, factor_im: Tensor, b: Tensor, c: Sequence[Tensor],
+    c_scale: float, d: Tensor, activation: int, w: Sequence[Tensor], w_bias: Sequence[Tensor], norm: int, scale: Tensor,
+    offset: Tensor, eps: float,
+) -> None:  # fmt: skip
+    """In the place of z. A chunk is read for the last time by the step that writes it."""
+    _run(z, z, lam_re, lam_im, factor_re, factor_im, b, c, c_scale, d, activation, w, w_bias, norm, scale, offset, eps)
+
+
+@_s5_block_.register_fake
+def _(z: Tensor, *arguments: object) -> None:
+    return None
