@@ -180,6 +180,17 @@ def test_a_task_at_half_the_sampling_rate_doubles_the_steps_for_the_time_being()
         evaluate(torch.nn.Linear(2, 2), slow, task.test)
 
 
+def test_a_model_that_does_not_fit_the_task():
+    task, model = toy_task(), new_model(CONFIG, 0)
+    for change, message in (
+        ({"classes": 3}, "outputs: 2, but the task has 3"),
+        ({"d_input": 8}, "inputs per step .*: 1, but the task has 8"),
+        ({"test": Split(task.test.x, np.zeros((50, 16), int))}, "asks about every step"),
+    ):
+        with pytest.raises(AireError, match=message):
+            evaluate(model, replace(task, **change), task.test)
+
+
 def test_the_papers_hyperparameters():
     text = recipes.training_recipe("text", "s5", "paper")
     assert (text.lr, text.ssm_lr, text.batch, text.epochs, text.weight_decay) == (4e-3, 1e-3, 50, 35, 0.07)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.errors import AireError
+from aireprune.nn.model_config import ModelConfig
 from aireprune.nn.s5 import S5SSM
 from aireprune.tasks.base import Split, Task
 
@@ -25,6 +27,26 @@ def forward(model: nn.Module, task: Task, split: Split) -> Tensor:
     out = model(x) if batch.lengths is None else model(x, torch.from_numpy(batch.lengths).to(device))
     logits: Tensor = getattr(out, "logits", out)  # transformers models return more than logits
     return logits
+
+
+def check_fit(model: nn.Module, task: Task) -> None:
+    """One of our models must take the task's inputs and give its answers; of other models nothing is known."""
+    config = getattr(model, "config", None)
+    if not isinstance(config, ModelConfig):
+        return
+    values: dict[str, Any] = config.to_dict()
+    for key, wanted, what in (
+        ("d_input", task.d_input, "inputs per step (or different tokens)"),
+        ("d_output", task.classes, "outputs"),
+        ("retrieval", task.pairs, "pairs of documents"),
+    ):
+        if values[key] != wanted:
+            raise AireError(
+                f"The model does not fit task {task.name}, {what}: {values[key]}, but the task has {wanted}."
+            )
+    if (values["mode"] == "tokens") != task.language:
+        kind = "every step" if task.language else "whole sequences"
+        raise AireError(f"The model does not fit task {task.name}, which asks about {kind} (mode {values['mode']}).")
 
 
 @contextlib.contextmanager
@@ -45,6 +67,7 @@ def sampled_as(model: nn.Module, task: Task) -> Iterator[None]:
 @torch.inference_mode()
 def per_example(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> np.ndarray:
     """Of every example, (N,): 1 or 0 for a right or wrong class; or the mean bits per byte."""
+    check_fit(model, task)
     model.eval()
     step, parts = batch or max(1, BATCH_TOKENS // task.length), []
     for start in range(0, len(split), step):
