@@ -178,7 +178,7 @@ def bench_layer(size: Size, batch: int, repeats: int, other_repeats: int) -> dic
 
 def bench_models(name: str, size: Size, batch: int, repeats: int, other_repeats: int) -> dict[str, Any]:
     """A whole model of six layers: dense, with the states removed that the paper removes, and dense on s5-pytorch."""
-    inputs = torch.randn(batch, size.length, size.d_input, generator=torch.Generator().manual_seed(0))
+    inputs = _inputs(size, batch)
     dense, removed = make_model(size, size.pairs), make_model(size, size.kept)
     other = _on_other(make_model(size, size.pairs), size) if other_repeats else None
     with torch.inference_mode():
@@ -222,6 +222,14 @@ def bench_scaling(size: Size, batch: int, repeats: int) -> dict[str, Any]:
             "per unit": {label: ratio(values, first) for label, values in units.items()},
         }
     return result
+
+
+def _inputs(size: Size, batch: int) -> Tensor:
+    """Tokens (b, L) where the task has a vocabulary, else numbers (b, L, 1)."""
+    generator = torch.Generator().manual_seed(0)
+    if size.d_input > 1:
+        return torch.randint(0, size.d_input, (batch, size.length), generator=generator)
+    return torch.randn(batch, size.length, 1, generator=generator)
 
 
 def _scaled(size: Size, what: str, factor: float) -> tuple[int, int]:

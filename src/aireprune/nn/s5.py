@@ -205,7 +205,7 @@ class S5Model(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         if x.dtype in (torch.int64, torch.int32, torch.uint8):
-            return F.embedding(x.long(), self.encoder.weight.T, None) + self.encoder.bias
+            return F.embedding(x.long(), self.encoder.weight.T + self.encoder.bias)
         return self.encoder(x)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:

@@ -190,18 +190,17 @@ def _respond(
     for column in range(0, width, max(2 * lr.shape[0], 1)):
         _scan(bu, start, rows, lr, li, column > 0, enters, job * width + column, x, column, width)
     gemm(x, top, rows, packed_c, z.shape[1], bias_c, y, top)
+    if activation == LAYER:
+        _skip(y, rows, skip, z, at, out)
+        return
     if norm == PRE_LAYER:
         _normalize(z, at, rows, eps, u, top)
-        _skip(y, rows, skip, u, top)
+        _skip_and_gelu(y, rows, skip, u, top, g)
     else:
-        _skip(y, rows, skip, z, at)
-    if activation == LAYER:
-        _copy(y, top, rows, out, at)
-        return
-    _gelu(y, rows, g)
+        _skip_and_gelu(y, rows, skip, z, at, g)
     gemm(g, top, rows, packed_w, bias_w.shape[1], bias_w, v, top)
     if not in_place:
-        _copy(z, at, rows, out, at)
+        _copy(z, at, rows, out)
     _join(out, at, rows, y, g, v, activation)
     _finish(out, at, rows, norm, eps, scale, offset)
 
@@ -256,33 +255,34 @@ def _normalize(z, first, rows, eps, u, u_first):
 
 
 @njit(fastmath=_FAST)
-def _skip(y, rows, skip, u, first):
-    """y += skip u."""
+def _skip(y, rows, skip, u, first, out):
+    """out = y + skip u; rows of u and out from `first` on."""
     keep_apart()
     for r in range(rows):
-        row, inputs = y[r], u[first + r]
+        row, inputs, target = y[r], u[first + r], out[first + r]
         for i in range(skip.shape[0]):
-            row[i] += skip[i] * inputs[i]
-
-
-@njit
-def _copy(source, source_first, rows, target, first):
-    keep_apart()
-    for r in range(rows):
-        for i in range(target.shape[1]):
-            target[first + r, i] = source[source_first + r, i]
+            target[i] = row[i] + skip[i] * inputs[i]
 
 
 @njit(fastmath=_FAST)
-def _gelu(y, rows, g):
-    """The tanh form: (1 + tanh(a)) / 2 = sigmoid(2a)."""
+def _skip_and_gelu(y, rows, skip, u, first, g):
+    """y += skip u, g = gelu(y) in its tanh form: (1 + tanh(a)) / 2 = sigmoid(2a)."""
     keep_apart()
     cube, factor = y.dtype.type(0.044715), y.dtype.type(_SQRT_8_OVER_PI)
     for r in range(rows):
-        row, target = y[r], g[r]
-        for i in range(g.shape[1]):
-            value = row[i]
+        row, inputs, target = y[r], u[first + r], g[r]
+        for i in range(skip.shape[0]):
+            value = row[i] + skip[i] * inputs[i]
+            row[i] = value
             target[i] = value * sigmoid(factor * (value + cube * value * value * value))
+
+
+@njit
+def _copy(z, first, rows, out):
+    keep_apart()
+    for r in range(rows):
+        for i in range(z.shape[1]):
+            out[first + r, i] = z[first + r, i]
 
 
 @njit(fastmath=_FAST)
