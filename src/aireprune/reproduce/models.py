@@ -15,7 +15,7 @@ METHODS = (*BASELINES, "aire")
 RATIOS = tuple(round(0.1 * i, 1) for i in range(10))
 ABLATION_RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8)
 EXAMPLES = {"mini": (500, 1000), "paper": (0, 0)}  # of validation and test; 0: all
-FEWER = {"smnist-mamba": (300, 500)}  # the slowest to judge
+FEWER = {"smnist-mamba": {"validation": 300, "examples": 500, "calibrate_count": 64}}  # the slowest to judge and fit
 DROP = {"mini": 2.0, "paper": 1.0}  # points that a safe ratio may cost; a point of 500 examples is five of them
 ABLATED = ("listops-s5", "pathfinder-s5", "listops-s4d")
 
@@ -102,8 +102,9 @@ def ablations(length: int) -> tuple[Variant, ...]:
 
 
 def settings(entry: Entry, recipe: str) -> Settings:
-    validation, test = FEWER.get(entry.name, EXAMPLES[recipe]) if recipe == "mini" else EXAMPLES[recipe]
-    return Settings(variants(entry.family), RATIOS, examples=test, validation=validation, drop=DROP[recipe])
+    validation, test = EXAMPLES[recipe]
+    sizes = {"validation": validation, "examples": test} | (FEWER.get(entry.name, {}) if recipe == "mini" else {})
+    return Settings(variants(entry.family), RATIOS, drop=DROP[recipe], **sizes)
 
 
 def ablation_settings(recipe: str, length: int) -> Settings:
