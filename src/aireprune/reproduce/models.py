@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aireprune import embedded
 from aireprune.errors import AireError
@@ -103,7 +104,9 @@ def ablations(length: int) -> tuple[Variant, ...]:
 
 def settings(entry: Entry, recipe: str) -> Settings:
     validation, test = EXAMPLES[recipe]
-    sizes = {"validation": validation, "examples": test} | (FEWER.get(entry.name, {}) if recipe == "mini" else {})
+    sizes: dict[str, Any] = {"validation": validation, "examples": test}
+    if recipe == "mini":
+        sizes |= FEWER.get(entry.name, {})
     return Settings(variants(entry.family), RATIOS, drop=DROP[recipe], **sizes)
 
 
