@@ -18,7 +18,7 @@ ABLATION_RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8)
 EXAMPLES = {"mini": (500, 1000), "paper": (0, 0)}  # of validation and test; 0: all
 FEWER = {  # the slowest to judge and to fit
     "smnist-mamba": {"validation": 300, "examples": 500, "calibrate_count": 64},
-    "image-s4d": {"validation": 250, "examples": 500},
+    "image-s4d": {"validation": 250, "examples": 500, "calibrate_count": 64},
 }
 DROP = {"mini": 2.0, "paper": 1.0}  # points that a safe ratio may cost; a point of 500 examples is five of them
 ABLATED = ("listops-s5", "pathfinder-s5", "listops-s4d")
