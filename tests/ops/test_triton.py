@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 
 import pytest
 import torch
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed (pip install triton)", allow_module_level=True)
-
-os.environ["TRITON_INTERPRET"] = "1"  # has to be set before the kernels are defined
 
 from aireprune.ops import triton_scan, triton_selective
 from aireprune.ops.scan import diagonal_scan_reference
