@@ -290,8 +290,9 @@ def summarise(task: Task, settings: Settings, rows: Mapping[tuple[str, float, in
 
 
 def _point(ratio: float, found: list[dict[str, Any]], full: np.ndarray, count: int) -> dict[str, Any]:
-    """One ratio of a variant: means over the seeds; interval and p value of the first seed's answers."""
-    tests, answers = [row["test"] for row in found], unpack(found[0]["answers"], count)
+    """One ratio of a variant. Several seeds: everything is about each example's mean over them."""
+    tests = [row["test"] for row in found]
+    answers = np.mean([unpack(row["answers"], count) for row in found], axis=0)
     return {
         "ratio": ratio,
         "removed": found[0]["removed"],
