@@ -175,15 +175,31 @@ def test_half_precision_and_autocast():
         assert parameter.dtype == torch.float32
 
 
-def test_operator_contract():
-    module, z = block(modes=2, h=4, dtype=torch.float32, activation="full_glu"), inputs(1, 5, 4, torch.float32)
-    calls = []
-    original = operators._s5_block
-    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operators, "_s5_block", lambda *arguments: calls.append(arguments) or original(*arguments))
-        module(z)
-    arguments = torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, calls[0])
-    torch.library.opcheck(torch.ops.aireprune.s5_block.default, arguments)
+@pytest.mark.parametrize("name", ["s5_block", "s5_block_"])
+def test_operator_contract(name):
+    h, p, random = 4, 2, torch.Generator().manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=random)
+
+    poles, readouts = [draw(p) / 4 for _ in range(4)], [draw(h, p, 2), draw(h, p, 2)]
+    gates = [draw(h, h), draw(h, h)], [draw(h), draw(h)]
+    codes = operators.ACTIVATIONS.index("full_glu"), operators.NORMS.index("pre_layer")
+    arguments = (
+        draw(2, 5, h),
+        *poles,
+        draw(p, h, 2),
+        readouts,
+        2.0,
+        draw(h),
+        codes[0],
+        *gates,
+        codes[1],
+        draw(h),
+        draw(h),
+        1e-5,
+    )
+    torch.library.opcheck(getattr(torch.ops.aireprune, name).default, arguments)
 
 
 def test_compile_and_export():
