@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -107,12 +109,24 @@ def loss_of(model: nn.Module, task: Task, batch: Split, recipe: Recipe, device: 
     return F.cross_entropy(logits.float().flatten(0, -2), torch.from_numpy(batch.y).to(device).flatten())
 
 
+def require_bfloat16_products() -> None:
+    """Some machines announce AMX and then kill the process that uses it, so another process tries first."""
+    trial = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a"
+    if subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False).returncode:
+        raise AireError(
+            "Matrix products in bfloat16 crash on this machine, probably because its AMX unit is locked. "
+            "Set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment, or train in float32."
+        )
+
+
 class Run:
     """The state of a training run: model, optimiser, position, and where they are saved."""
 
     def __init__(self, task: Task, config: AnyConfig, recipe: Recipe, folder: Path, workers: Workers):
         self.task, self.recipe, self.folder, self.workers = task, recipe, folder, workers
         self.settings = {"task": task.name, "config": config.to_dict(), "recipe": asdict(recipe)}
+        if recipe.precision == "bf16" and workers.device.type == "cpu":
+            require_bfloat16_products()
         self.model = new_model(config, recipe.seed).to(workers.device)
         self.settings["family"] = str(self.model.family)
         self.optimizer = torch.optim.AdamW(parameter_groups(self.model, recipe), betas=(0.9, 0.999))

@@ -74,6 +74,17 @@ def test_any_width(h):
     torch.testing.assert_close(*both(block(h=h, activation="full_glu"), inputs(h=h)), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("method", ["zoh", "bilinear"])
+@pytest.mark.parametrize("clip", [True, False])
+def test_any_pole(method, clip):
+    module = block(discretization=method, clip_eigs=clip, step_rescale=2.0)
+    with torch.no_grad():
+        module.seq.log_step.zero_()  # steps of 2
+        for number, pole in enumerate([-1.0, -1e-5, 0.0, 1e-3, -30.0]):  # -1: the bilinear map gives 0
+            module.seq.Lambda_re[number], module.seq.Lambda_im[number] = pole, 0.0
+    torch.testing.assert_close(*both(module, inputs(length=200)), rtol=1e-9, atol=1e-9)
+
+
 def test_more_threads_than_sequences_and_the_other_way_round(monkeypatch):
     module, z = block(), inputs(3, 300)
     expected = module(z).detach()
@@ -139,9 +150,29 @@ def test_in_place_is_the_same():
 
 def test_training_mode_normalises_with_the_batch():
     module, z = block(), inputs()
-    module.train()
+    expected = both(module, z)[1]
+    for part in (module, module.norm):  # the norm alone too, as test-time adaptation does
+        part.train()
+        with torch.no_grad():
+            assert not torch.allclose(module(z), expected)
+        module.eval()
+
+
+@pytest.mark.parametrize("mode", ["pool", "last", "tokens"])
+@pytest.mark.parametrize("lengths", [None, torch.tensor([50, 3, 20, 7, 1])])
+def test_slices_of_a_batch_are_the_batch(monkeypatch, mode, lengths):
+    config = S5Config(d_input=10, d_output=2, h=10, n=8, layers=2, C_init="lecun_normal", mode=mode)
+    model, x, seen = initialize(S5Model(config)).eval(), inputs(5, dtype=torch.float32), []
+    expected = model(x, lengths).detach()
+    features = model._features
+    monkeypatch.setattr(model, "_features", lambda x, lengths: (seen.append(len(x)), features(x, lengths))[1])
+    monkeypatch.setattr("aireprune.nn.s5.SLICE", 2 * 50 * 10 * 4)
     with torch.no_grad():
-        assert not torch.allclose(module(z), both(module.eval(), z)[1])
+        torch.testing.assert_close(model(x, lengths), expected)
+        assert seen == ([5] if mode == "tokens" else [2, 2, 1])
+        model.layers[1].seq.register_forward_hook(lambda *arguments: seen.append("whole"))
+        torch.testing.assert_close(model(x, lengths), expected)
+    assert seen[-1] == "whole"
 
 
 def test_a_padded_sequence_ends_in_zeros_not_denormals():
@@ -182,23 +213,11 @@ def test_operator_contract(name):
     def draw(*shape):
         return torch.randn(*shape, generator=random)
 
-    poles, readouts = [draw(p) / 4 for _ in range(4)], [draw(h, p, 2), draw(h, p, 2)]
+    poles, readouts = [-draw(p).abs(), draw(p), draw(p)], [draw(h, p, 2), draw(h, p, 2)]
     gates = [draw(h, h), draw(h, h)], [draw(h), draw(h)]
-    codes = operators.ACTIVATIONS.index("full_glu"), operators.NORMS.index("pre_layer")
-    arguments = (
-        draw(2, 5, h),
-        *poles,
-        draw(p, h, 2),
-        readouts,
-        2.0,
-        draw(h),
-        codes[0],
-        *gates,
-        codes[1],
-        draw(h),
-        draw(h),
-        1e-5,
-    )
+    activation, norm = operators.ACTIVATIONS.index("full_glu"), operators.NORMS.index("pre_layer")
+    layer = (*poles, 1.0, float("inf"), operators.METHODS.index("zoh"), draw(p, h, 2), readouts, 2.0, draw(h))
+    arguments = (draw(2, 5, h), *layer, activation, *gates, norm, [draw(h), draw(h)], 1e-5)
     torch.library.opcheck(getattr(torch.ops.aireprune, name).default, arguments)
 
 

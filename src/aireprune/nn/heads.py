@@ -14,7 +14,7 @@ def pooled(z: Tensor, lengths: Tensor | None, mode: str) -> Tensor:
     if mode == "tokens":
         return z
     if lengths is None:
-        return z.mean(1) if mode == "pool" else z[:, -1]
+        return z.mean(1) if mode == "pool" else z[:, -1].clone()  # a view would keep all of z
     lengths = lengths.to(z.device)
     if mode == "last":
         return z[torch.arange(len(z), device=z.device), lengths - 1]

@@ -13,6 +13,7 @@ on each side of it), and a layer may have any number of states, zero included.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +22,12 @@ from torch.nn import functional as F
 
 from aireprune.nn.heads import make_head, pooled
 from aireprune.nn.s5_config import S5Config
-from aireprune.ops.s5 import fusible, s5_block
+from aireprune.ops.s5 import fusible, s5_block, wants_grad
 from aireprune.ops.scan import diagonal_scan
 
 CLIP_EIGS_AT = -1e-4
 LAYER_NORM_EPS = 1e-6  # Flax's default, not torch's
+SLICE = 24 << 20  # bytes of activations that go through all layers before others do: memory that stays, faults no page
 
 
 def discretize(lam: Tensor, step: Tensor, method: str) -> tuple[Tensor, Tensor]:
@@ -65,16 +67,25 @@ class S5SSM(nn.Module):
             return [self.C1, self.C2]
         return list(self.C.split(self.modes, dim=1)) if self.modes else [self.C]
 
-    def poles(self) -> tuple[Tensor, Tensor]:
-        """Discretised poles and the factors that discretise the rows of B, (P,) complex each."""
-        re = self.Lambda_re.clamp(max=CLIP_EIGS_AT) if self.clip_eigs else self.Lambda_re
-        step = self.step_rescale * torch.exp(self.log_step[:, 0])
-        return discretize(torch.complex(re, self.Lambda_im), step, self.discretization)
-
     def discrete(self) -> tuple[Tensor, Tensor]:
         """Discretised poles (P,) and input matrix (P, h), complex."""
-        lam, factor = self.poles()
+        re = self.Lambda_re.clamp(max=CLIP_EIGS_AT) if self.clip_eigs else self.Lambda_re
+        step = self.step_rescale * torch.exp(self.log_step[:, 0])
+        lam, factor = discretize(torch.complex(re, self.Lambda_im), step, self.discretization)
         return lam, factor[:, None] * torch.view_as_complex(self.B)
+
+    def as_stored(self) -> dict[str, Any]:
+        """The layer as `s5_block` takes it: parameters that are not discretised yet, and how they are to be."""
+        return {
+            "poles": (self.Lambda_re, self.Lambda_im, self.log_step[:, 0]),
+            "step_rescale": self.step_rescale,
+            "clip_at": CLIP_EIGS_AT if self.clip_eigs else math.inf,
+            "method": self.discretization,
+            "b": self.B,
+            "c": self.readouts(),
+            "c_scale": self.readout_scale,
+            "d": self.D,
+        }
 
     @property
     def readout_scale(self) -> float:
@@ -85,7 +96,7 @@ class S5SSM(nn.Module):
         if self.modes == 0:
             return u * self.D
         if fusible(u, self):
-            return s5_block(u, *self.poles(), self.B, self.readouts(), self.readout_scale, self.D)
+            return s5_block(u, **self.as_stored())
         lam, b_bar = self.discrete()
         bu = u @ torch.cat([b_bar.real, b_bar.imag]).to(u.dtype).T  # (b, L, 2P)
         x = diagonal_scan(lam, bu, self.bidirectional)  # (b, L, d, 2P)
@@ -98,13 +109,6 @@ class BatchNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
-
-    def affine_map(self) -> tuple[Tensor, Tensor]:
-        """What it multiplies by and adds in evaluation mode, (h,) each."""
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        scale = self.weight * torch.rsqrt(self.running_var + self.eps)
-        return scale, self.bias - self.running_mean * scale
 
 
 class TimeDropout(nn.Module):
@@ -152,37 +156,32 @@ class S5Block(nn.Module):
 
     def forward(self, z: Tensor, reuse: bool = False) -> Tensor:
         """reuse: the result may take the place of z, if no gradient is wanted."""
-        if not self.training and fusible(z, self) and not self._observed():
+        if self.whole and fusible(z, self):
             return self._fused(z, reuse)
         out = z + self.gate(self.seq(self.norm(z) if self.prenorm else z))
         return out if self.prenorm else self.norm(out)
 
-    def _observed(self) -> bool:
-        """Whether someone listens to or has replaced a part of the block, which therefore has to run by itself."""
-        return type(self.seq) is not S5SSM or any(
-            _listened_to(part) or "forward" in part.__dict__ for part in self.children()
+    @property
+    def whole(self) -> bool:
+        """Whether no part has to run by itself, because it is in training, or someone listens to it or has replaced it."""
+        return type(self.seq) is S5SSM and not any(
+            part.training or _listened_to(part) or "forward" in part.__dict__ for part in self.children()
         )
 
     def _fused(self, z: Tensor, reuse: bool) -> Tensor:
         """The whole block as one operator. It takes the weights as they are at this call."""
-        scale, offset = (
-            self.norm.affine_map() if isinstance(self.norm, BatchNorm) else (self.norm.weight, self.norm.bias)
-        )
+        norm, batch = self.norm, isinstance(self.norm, BatchNorm)
+        statistics = (norm.running_mean, norm.running_var) if isinstance(norm, BatchNorm) else ()
         gates: list[nn.Linear] = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
         return s5_block(
             z,
-            *self.seq.poles(),
-            self.seq.B,
-            self.seq.readouts(),
-            self.seq.readout_scale,
-            self.seq.D,
-            self.activation,
-            [(gate.weight, gate.bias) for gate in gates],
-            ("pre" if self.prenorm else "post") + ("_affine" if isinstance(self.norm, BatchNorm) else "_layer"),
-            scale,
-            offset,
-            self.norm.eps,
-            reuse,
+            **self.seq.as_stored(),
+            activation=self.activation,
+            gates=[(gate.weight, gate.bias) for gate in gates],
+            norm=("pre" if self.prenorm else "post") + ("_batch" if batch else "_layer"),
+            norm_weights=[norm.weight, norm.bias, *statistics],
+            eps=norm.eps,
+            reuse=reuse,
         )
 
 
@@ -209,11 +208,38 @@ class S5Model(nn.Module):
         return self.encoder(x)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        if not self._unseen(x):
+            z = self.encode(x)
+            for layer in self.layers:
+                z = layer(z)
+            return self.decoder(pooled(z, lengths, self.config.mode))
+        size = x.shape[0] * x.shape[1] * self.config.h * self.encoder.weight.element_size()
+        slices = 1 if self.config.mode == "tokens" else min(len(x), -(-size // SLICE))
+        parts = [self._features(part, some) for part, some in _split(x, lengths, slices)]
+        return self.decoder(parts[0] if len(parts) == 1 else torch.cat(parts))
+
+    def _unseen(self, x: Tensor) -> bool:
+        """Whether nobody sees what passes between the layers, so that it may be overwritten and come in slices."""
+        return not (
+            torch.compiler.is_compiling()
+            or wants_grad(x, self)
+            or _listened_to(self.encoder)
+            or any(not isinstance(layer, S5Block) or _listened_to(layer) or not layer.whole for layer in self.layers)
+        )
+
+    def _features(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        """What the head takes of a few sequences; all layers work in the same memory."""
         z = self.encode(x)
-        reuse = not (torch.compiler.is_compiling() or any(_listened_to(part) for part in (self.encoder, *self.layers)))
         for layer in self.layers:
-            z = layer(z, reuse=True) if reuse and isinstance(layer, S5Block) else layer(z)
-        return self.decoder(pooled(z, lengths, self.config.mode))
+            z = layer(z, reuse=True)
+        return pooled(z, lengths, self.config.mode)
+
+
+def _split(x: Tensor, lengths: Tensor | None, count: int) -> list[tuple[Tensor, Tensor | None]]:
+    if count < 2:
+        return [(x, lengths)]
+    parts = x.tensor_split(count)
+    return list(zip(parts, [None] * count if lengths is None else lengths.tensor_split(count), strict=True))
 
 
 def hippo_normal(n: int) -> tuple[np.ndarray, np.ndarray]:

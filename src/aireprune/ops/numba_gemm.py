@@ -27,7 +27,7 @@ elif _FEATURES.get("avx"):  # 16 registers of 32 bytes
 else:  # NEON: 32 registers of 16 bytes
     VECTOR, ROWS = 16, {4: 6, 3: 8, 2: 12, 1: 12}
 PANEL = max(ROWS)  # vectors of columns in a full panel
-DEPTH = 128  # terms of the sum per pass: a panel of that depth stays in the first-level cache
+DEPTH = 160  # most terms of the sum per pass: a panel of that depth stays in the first-level cache
 
 
 @intrinsic
@@ -175,6 +175,7 @@ def gemm(a, a_row, rows, packed, n, bias, out, out_row):
     """
     keep_apart()
     k, wide, lanes = a.shape[1], out.shape[1], VECTOR // a.itemsize
+    passes = (k + DEPTH - 1) // DEPTH
     for column in range(0, n, PANEL * lanes):
         vectors = min(PANEL, (n - column + lanes - 1) // lanes)
         if k == 0:
@@ -182,8 +183,9 @@ def gemm(a, a_row, rows, packed, n, bias, out, out_row):
                 for j in range(column, column + vectors * lanes):
                     out[out_row + r, j] = bias[0, j]
         out_at = out_row * wide + column
-        for q in range(0, k, DEPTH):
-            a_at, w_at, depth = a_row * k + q, column * k + q * vectors * lanes, min(DEPTH, k - q)
+        for number in range(passes):
+            q = number * k // passes
+            a_at, w_at, depth = a_row * k + q, column * k + q * vectors * lanes, (number + 1) * k // passes - q
             start, start_at, start_stride = (bias, column, 0) if q == 0 else (out, out_at, wide)
             if vectors == 1:
                 _strip1(a, a_at, k, rows, depth, packed, w_at, start, start_at, start_stride, out, out_at, wide)

@@ -2,11 +2,13 @@
 """Vectors of channels in LLVM, for the kernels whose innermost block a compiler does not arrange well by itself.
 
 A vector is VECTOR_BYTES wide: one register with AVX-512, two with AVX2, four with NEON or SSE; LLVM splits it.
-exp2, softplus and SiLU are branch-free polynomials, accurate to a few units in the last place (`numba_math` has the
+exp2, softplus, SiLU and GELU are branch-free polynomials, accurate to a few units in the last place (`numba_math` has the
 same functions for loops that a compiler vectorises).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from llvmlite import ir
@@ -165,10 +167,22 @@ class Lanes:
         t = self.exp2(self.mul(self.magnitude(x), self.constant(-LOG2E)))
         return self.add(self.mul(t, self.polynomial(t, _LOG1P[self.bytes])), self.larger(x, self.zero()))
 
-    def silu(self, x):
-        """x / (1 + e^-x); a division occupies a unit of its own, beside the ones that multiply."""
-        u = self.smaller(self.mul(x, self.constant(-LOG2E)), self.constant(-_SMALLEST[self.bytes]))
+    def damped(self, x, u):
+        """x / (1 + 2^u); a division occupies a unit of its own, beside the ones that multiply."""
+        u = self.smaller(u, self.constant(-_SMALLEST[self.bytes]))
         return self.builder.fdiv(x, self.add(self.constant(1.0), self.exp2(u)))
+
+    def gated(self, x, gate):
+        """x sigmoid(gate)"""
+        return self.damped(x, self.mul(gate, self.constant(-LOG2E)))
+
+    def silu(self, x):
+        return self.gated(x, x)
+
+    def gelu(self, x):
+        """x (1 + tanh(a)) / 2 = x sigmoid(2a) with a = sqrt(2/pi) (x + 0.044715 x^3)"""
+        once = -LOG2E * math.sqrt(8 / math.pi)
+        return self.damped(x, self.mul(x, self.polynomial(self.mul(x, x), [once, 0.044715 * once])))
 
 
 @njit(inline="always")

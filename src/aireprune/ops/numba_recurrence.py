@@ -92,7 +92,8 @@ def _modes(most: int, together: int):
     return modes
 
 
-_modes_all, _modes_8, _modes_4, _modes_2, _modes_1 = _modes(VECTOR, _TOGETHER), *(_modes(n, 2) for n in (8, 4, 2, 1))
+_four, _three, _two, _one = (_modes(VECTOR, together) for together in (4, 3, 2, 1))
+_modes_8, _modes_4, _modes_2, _modes_1 = (_modes(n, 2) for n in (8, 4, 2, 1))
 
 
 @njit
@@ -106,7 +107,15 @@ def recurrence(lr, li, state, state_at, v, v_at, v_stride, rows, x, x_at, x_stri
         return
     if p >= lanes:
         for first in range(0, p, lanes * _TOGETHER):
-            _modes_all(lr, li, first, state, state_at, v, v_at, v_stride, rows, x, x_at, x_stride)
+            vectors = min(_TOGETHER, (p - first + lanes - 1) // lanes)
+            if vectors == 4:
+                _four(lr, li, first, state, state_at, v, v_at, v_stride, rows, x, x_at, x_stride)
+            elif vectors == 3:
+                _three(lr, li, first, state, state_at, v, v_at, v_stride, rows, x, x_at, x_stride)
+            elif vectors == 2:
+                _two(lr, li, first, state, state_at, v, v_at, v_stride, rows, x, x_at, x_stride)
+            else:
+                _one(lr, li, first, state, state_at, v, v_at, v_stride, rows, x, x_at, x_stride)
     elif p >= 8:
         _modes_8(lr, li, 0, state, state_at, v, v_at, v_stride, rows, x, x_at, x_stride)
     elif p >= 4:

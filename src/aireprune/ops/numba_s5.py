@@ -19,86 +19,88 @@ import math
 from itertools import accumulate
 
 import numpy as np
-from numba import njit, prange
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
 from aireprune.ops.numba_gemm import gemm, keep_apart, pack_panel, padded, panels
+from aireprune.ops.numba_lanes import VECTOR_BYTES, Lanes
 from aireprune.ops.numba_math import sigmoid
 from aireprune.ops.numba_recurrence import recurrence
 
 _FAST = {"contract", "reassoc", "nsz"}
 CHUNK = 96  # steps; a multiple of every tile's rows
 LAYER, GELU, HALF_GLU1, HALF_GLU2, FULL_GLU = range(5)  # activation
-NO_NORM, PRE_AFFINE, PRE_LAYER, POST_AFFINE, POST_LAYER = range(5)  # affine: only multiplies and adds
-_BUDGET = 8 << 20  # bytes of B u that may be waiting for their readout
+NO_NORM, PRE_BATCH, PRE_LAYER, POST_BATCH, POST_LAYER = range(5)  # a batch norm only multiplies and adds
+_BUDGET = 2 << 20  # bytes of B u per thread that may be waiting for their readout, unless one sequence has more
 _SQRT_8_OVER_PI = math.sqrt(8 / math.pi)
 
 
-def forward(
-    z, lr, li, factor_r, factor_i, b, c, c_scale, d, activation, w, w_bias, norm, scale, offset, eps, workers, out
-):
-    """z (b, L, h) -> out (b, L, h). Poles and the factors of B's rows (P,); b (P, h, 2); c: (h, P, 2) per direction;
-    d (h,); w, w_bias: (h, h) and (h,) of each gate matrix; scale, offset (h,)."""
+def forward(z, log_lam, factor, b, c, c_scale, d, activation, w, w_bias, norm, affine, eps, workers, out):
+    """z (b, L, h) -> out (b, L, h). Logarithms of the discrete poles and the factors of B's rows (P,), complex128;
+    b (P, h, 2); c: (h, P, 2) per direction; d (h,); w, w_bias: (h, h) and (h,) of each gate matrix; affine: what the
+    norm multiplies by and adds, (h,) each, if there is one."""
     batch, length, h = z.shape
-    p, directions = len(lr), len(c)
-    ones, zeros = np.ones(h, z.dtype), np.zeros(h, z.dtype)
-    before = (scale, offset) if norm in (PRE_AFFINE, PRE_LAYER) else (ones, zeros)
-    b_rows, b_bias = np.empty((2 * p, h), z.dtype), np.empty(2 * p, z.dtype)
-    _input_rows(b, factor_r, factor_i, *before, b_rows, b_bias)
-    c_rows = np.empty((h, directions * 2 * p), z.dtype)
-    for number, matrix in enumerate(c):
-        _readout_rows(matrix, c_scale, number * 2 * p, c_rows)
-    w_rows = np.concatenate(w) if w else np.empty((0, h), z.dtype)
-    gate_bias = _row(np.concatenate(w_bias) if w else zeros[:0])
-    power = (lr.astype(np.complex128) + 1j * li) ** CHUNK
-    chunks, wide = -(-length // CHUNK), _wide(2 * p, z)
-    group = min(batch, max(1, _BUDGET // max(length * wide * z.itemsize * workers, 1)) * workers)
-
+    p, directions = len(factor), len(c)
+    scale, offset = affine or (np.ones(h, z.dtype), np.zeros(h, z.dtype))
+    b_rows, c_rows = np.empty((2 * p, h), z.dtype), np.empty((h, directions * 2 * p), z.dtype)
+    w_rows, w_constant = _stacked(w, (0, h), z.dtype), _stacked(w_bias, (0,), z.dtype)
+    wide, narrow = _wide(2 * p, z), _wide(h, z)
+    group = min(batch, max(1, workers * _BUDGET // max(length * wide * z.itemsize, 1)))
     matrices = (b_rows, c_rows, w_rows)
+    packed, biases = [_wide(len(rows), z) * rows.shape[1] for rows in matrices], (wide, narrow, _wide(len(w_rows), z))
     bu, ends, *rest = _aligned(
         z.dtype,
         (group * length, wide),
-        (group * chunks, directions * 2 * p),
-        *((_wide(len(rows), z) * rows.shape[1],) for rows in matrices),
+        (group * -(-length // CHUNK), directions * 2 * p),
+        *((count,) for count in packed),
+        *((1, count) for count in biases),
         (workers, CHUNK, h if norm == PRE_LAYER else 0),
         (workers, CHUNK, directions * 2 * p),
-        (workers, CHUNK, _wide(h, z)),
+        (workers, CHUNK, narrow),
         (workers, CHUNK, h),
-        (workers, CHUNK, gate_bias.shape[1]),
+        (workers, CHUNK, biases[-1]),
     )
     _turns(
-        z.reshape(-1, h), batch, length, lr, li, power.real.astype(lr.dtype), power.imag.astype(lr.dtype), matrices,
-        tuple(rest[:3]), (_row(b_bias), _row(d * before[1]), gate_bias), d * before[0], scale, offset, activation, norm, eps,
-        bu, ends, tuple(rest[3:]), z.ctypes.data == out.ctypes.data, out.reshape(-1, h),
+        z.reshape(-1, h), batch, length, log_lam, factor, b, c[0], c[-1], c_scale, d, matrices, w_constant, tuple(rest[:3]),
+        tuple(rest[3:6]), scale, offset, activation, norm, eps, bu, ends, tuple(rest[6:]), z.ctypes.data == out.ctypes.data,
+        out.reshape(-1, h),
     )  # fmt: skip
 
 
-@njit(fastmath=_FAST, cache=True)
-def _input_rows(b, factor_r, factor_i, scale, offset, rows, bias):
-    """b (P, h, 2) times its factors as [Re | Im] rows (2P, h), and what they make of u = scale v + offset: the rows
-    that take v, and the constant (2P,)."""
+def _stacked(parts, empty, dtype):
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(empty, dtype)
+
+
+@njit(fastmath=_FAST)
+def _input_row(b, i, factor, scale, offset, rows, bias):
+    """Row i of b (P, h, 2) times its factor as rows i and P + i of [Re | Im] (2P, h), and what they make of
+    u = scale v + offset: the rows that take v, and the constants."""
+    keep_apart()
     p, h = b.shape[0], b.shape[1]
-    for i in range(p):
-        sum_r, sum_i = b.dtype.type(0), b.dtype.type(0)
-        for j in range(h):
-            r = factor_r[i] * b[i, j, 0] - factor_i[i] * b[i, j, 1]
-            s = factor_r[i] * b[i, j, 1] + factor_i[i] * b[i, j, 0]
-            sum_r += r * offset[j]
-            sum_i += s * offset[j]
-            rows[i, j] = r * scale[j]
-            rows[p + i, j] = s * scale[j]
-        bias[i], bias[p + i] = sum_r, sum_i
+    factor_r, factor_i = b.dtype.type(factor[i].real), b.dtype.type(factor[i].imag)
+    sum_r, sum_i = b.dtype.type(0), b.dtype.type(0)
+    for j in range(h):
+        r = factor_r * b[i, j, 0] - factor_i * b[i, j, 1]
+        s = factor_r * b[i, j, 1] + factor_i * b[i, j, 0]
+        sum_r += r * offset[j]
+        sum_i += s * offset[j]
+        rows[i, j] = r * scale[j]
+        rows[p + i, j] = s * scale[j]
+    bias[0, i], bias[0, p + i] = sum_r, sum_i
 
 
-@njit(fastmath=_FAST, cache=True)
-def _readout_rows(c, scale, column, rows):
-    """c (h, P, 2) of one direction as columns [scale Re | -scale Im] of rows (h, ..) from `column` on."""
-    h, p = c.shape[0], c.shape[1]
-    for i in range(h):
-        row = rows[i, column : column + 2 * p]
-        for j in range(p):
-            row[j] = scale * c[i, j, 0]
-            row[p + j] = -scale * c[i, j, 1]
+@njit(fastmath=_FAST)
+def _readout_row(c, i, scale, column, rows):
+    """Row i of c (h, P, 2) of one direction as columns [scale Re | -scale Im] of rows (h, ..) from `column` on."""
+    keep_apart()
+    p = c.shape[1]
+    for j in range(p):
+        rows[i, column + j] = scale * c[i, j, 0]
+        rows[i, column + p + j] = -scale * c[i, j, 1]
 
 
 def _aligned(dtype, *shapes):
@@ -116,45 +118,61 @@ def _wide(n, like):
     return int(padded(n, like.itemsize))
 
 
-def _row(bias):
-    row = np.zeros((1, _wide(len(bias), bias)), bias.dtype)
-    row[0, : len(bias)] = bias
-    return row
-
-
-@njit(parallel=True, fastmath=_FAST, cache=True)
+@njit(parallel=True, cache=True)  # what is compiled within inherits fast-math, which Lanes does not stand
 def _turns(
-    z, batch, length, lr, li, power_r, power_i, matrices, packed, biases, skip, scale, offset, activation, norm, eps, bu,
-    ends, scratch, in_place, out,
+    z, batch, length, log_lam, factor, b, c_forwards, c_backwards, c_scale, d, matrices, w_constant, packed, biases,
+    scale, offset, activation, norm, eps, bu, ends, scratch, in_place, out,
 ):  # fmt: skip
-    """Pack the weights, then all groups; z, out (b * L, h), bu (group * L, 2P), ends (group * chunks, d * 2P)."""
+    """Two turns for the weights, two for a group; z, out (b * L, h), bu (group * L, 2P), ends (group * chunks, d * 2P)."""
     us, xs, ys, gs, vs = scratch
-    (b, c, w), (packed_b, packed_c, packed_w), (bias_b, bias_c, bias_w) = matrices, packed, biases
+    (b_rows, c_rows, w_rows), (packed_b, packed_c, packed_w), (bias_b, bias_c, bias_w) = matrices, packed, biases
+    p, h, before = factor.shape[0], z.shape[1], norm in (PRE_BATCH, PRE_LAYER)
     workers, chunks, group = us.shape[0], (length + CHUNK - 1) // CHUNK, bu.shape[0] // length
-    directions = ends.shape[1] // max(1, 2 * lr.shape[0])
-    in_b, in_c, in_w = panels(b.shape[0], z.itemsize), panels(c.shape[0], z.itemsize), panels(w.shape[0], z.itemsize)
-    for turn in range(1 + 2 * ((batch + group - 1) // group)):
-        base = max(turn - 1, 0) // 2 * group
+    directions = ends.shape[1] // max(1, 2 * p)
+    lr, li, power_r, power_i = np.empty(p, z.dtype), np.empty(p, z.dtype), np.empty(p, z.dtype), np.empty(p, z.dtype)
+    for i in range(p):
+        radius, angle = log_lam[i].real, log_lam[i].imag  # the radius of a pole at zero is -inf
+        lr[i], li[i] = math.exp(radius) * math.cos(angle), math.exp(radius) * math.sin(angle)
+        power_r[i] = math.exp(CHUNK * radius) * math.cos(CHUNK * angle)
+        power_i[i] = math.exp(CHUNK * radius) * math.sin(CHUNK * angle)
+    skip, to_b, add_b = d.copy(), np.ones(h, z.dtype), np.zeros(h, z.dtype)
+    bias_b[0], bias_c[0], bias_w[0] = 0, 0, 0
+    bias_w[0, : w_constant.shape[0]] = w_constant
+    if before:
+        to_b, add_b = scale, offset
+        for j in range(h):
+            skip[j] = d[j] * scale[j]
+            bias_c[0, j] = d[j] * offset[j]
+    in_b, in_c, in_w = panels(2 * p, z.itemsize), panels(h, z.itemsize), panels(w_rows.shape[0], z.itemsize)
+    for turn in range(2 + 2 * ((batch + group - 1) // group)):
+        base = max(turn - 2, 0) // 2 * group
         members = min(group, batch - base)
-        if turn > 0 and turn % 2 == 0:
+        if turn > 1 and turn % 2 == 1:
             for track in range(members * directions):
                 _enter(ends, track // directions * chunks, chunks, power_r, power_i, track % directions)
         for worker in prange(workers):
             register = flush_denormals()
             if turn == 0:
+                for i in range(worker * p // workers, (worker + 1) * p // workers):
+                    _input_row(b, i, factor, to_b, add_b, b_rows, bias_b)
+                for i in range(worker * h // workers, (worker + 1) * h // workers):
+                    _readout_row(c_forwards, i, c_scale, 0, c_rows)
+                    if directions == 2:
+                        _readout_row(c_backwards, i, c_scale, 2 * p, c_rows)
+            elif turn == 1:
                 for number in range(worker, in_b + in_c + in_w, workers):
                     if number < in_b:
-                        pack_panel(b, number, packed_b)
+                        pack_panel(b_rows, number, packed_b)
                     elif number < in_b + in_c:
-                        pack_panel(c, number - in_b, packed_c)
+                        pack_panel(c_rows, number - in_b, packed_c)
                     else:
-                        pack_panel(w, number - in_b - in_c, packed_w)
+                        pack_panel(w_rows, number - in_b - in_c, packed_w)
             else:
                 jobs = members * chunks
                 for job in range(worker * jobs // workers, (worker + 1) * jobs // workers):
                     chunk = job % chunks
                     start, rows = job // chunks * length + chunk * CHUNK, min(CHUNK, length - chunk * CHUNK)
-                    if turn % 2 == 1:
+                    if turn % 2 == 0:
                         _drive(z, base * length + start, rows, norm, eps, packed_b, bias_b, lr, li, us[worker], bu, start,
                                ends, job)  # fmt: skip
                     else:
@@ -264,17 +282,38 @@ def _skip(y, rows, skip, u, first, out):
             target[i] = row[i] + skip[i] * inputs[i]
 
 
-@njit(fastmath=_FAST)
+@intrinsic
+def _gelu_vectors(typing_context, y, y_at, u, u_at, skip, g, g_at, count):
+    """y += skip u, g = gelu(y) for `count` vectors from y_at, u_at and g_at on."""
+
+    def codegen(context, builder, signature, args):
+        v = Lanes(context, builder, y.dtype)
+        y_, u_, g_ = (v.start(signature.args[i], args[i], args[i + 1]) for i in (0, 2, 5))
+        skip_ = v.start(signature.args[4], args[4])
+        with cgutils.for_range(builder, args[-1]) as loop:
+            at = v.index(loop.index, v.count, 0)
+            value = v.add(v.mul(v.load(skip_, at), v.load(u_, at)), v.load(y_, at))
+            v.store(value, y_, at)
+            v.store(v.gelu(value), g_, at)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(y, i, u, i, skip, g, i, i), codegen
+
+
+@njit
 def _skip_and_gelu(y, rows, skip, u, first, g):
     """y += skip u, g = gelu(y) in its tanh form: (1 + tanh(a)) / 2 = sigmoid(2a)."""
     keep_apart()
+    h = skip.shape[0]
+    vectors = h // (VECTOR_BYTES // y.itemsize)
     cube, factor = y.dtype.type(0.044715), y.dtype.type(_SQRT_8_OVER_PI)
     for r in range(rows):
-        row, inputs, target = y[r], u[first + r], g[r]
-        for i in range(skip.shape[0]):
-            value = row[i] + skip[i] * inputs[i]
-            row[i] = value
-            target[i] = value * sigmoid(factor * (value + cube * value * value * value))
+        _gelu_vectors(y, r * y.shape[1], u, (first + r) * h, skip, g, r * h, vectors)
+        for i in range(vectors * (VECTOR_BYTES // y.itemsize), h):
+            value = y[r, i] + skip[i] * u[first + r, i]
+            y[r, i] = value
+            g[r, i] = value * sigmoid(factor * (value + cube * value * value * value))
 
 
 @njit
@@ -285,25 +324,47 @@ def _copy(z, first, rows, out):
             out[first + r, i] = z[first + r, i]
 
 
-@njit(fastmath=_FAST)
-def _join(out, first, rows, y, g, v, activation):
-    """out += the gated activation."""
+@intrinsic
+def _gated_vectors(typing_context, out, out_at, x, x_at, gate, gate_at, count):
+    """out += x sigmoid(gate) for `count` vectors from out_at, x_at and gate_at on."""
+
+    def codegen(context, builder, signature, args):
+        v = Lanes(context, builder, out.dtype)
+        out_, x_, gate_ = (v.start(signature.args[i], args[i], args[i + 1]) for i in (0, 2, 4))
+        with cgutils.for_range(builder, args[-1]) as loop:
+            at = v.index(loop.index, v.count, 0)
+            v.store(v.add(v.load(out_, at), v.gated(v.load(x_, at), v.load(gate_, at))), out_, at)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(out, i, x, i, gate, i, i), codegen
+
+
+@njit
+def _add_gated(out, first, rows, x, gate, column):
+    """out += x sigmoid(gate), with the gate's columns from `column` on."""
     keep_apart()
     h = out.shape[1]
+    vectors = h // (VECTOR_BYTES // out.itemsize)
     for r in range(rows):
-        row, linear, active, gate = out[first + r], y[r], g[r], v[r]
-        if activation == GELU:
-            for i in range(h):
-                row[i] += active[i]
-        elif activation == HALF_GLU1:
-            for i in range(h):
-                row[i] += active[i] * sigmoid(gate[i])
-        elif activation == HALF_GLU2:
-            for i in range(h):
-                row[i] += linear[i] * sigmoid(gate[i])
-        else:
-            for i in range(h):
-                row[i] += gate[i] * sigmoid(gate[h + i])
+        _gated_vectors(out, (first + r) * h, x, r * x.shape[1], gate, r * gate.shape[1] + column, vectors)
+        for i in range(vectors * (VECTOR_BYTES // out.itemsize), h):
+            out[first + r, i] += x[r, i] * sigmoid(gate[r, column + i])
+
+
+@njit
+def _join(out, first, rows, y, g, v, activation):
+    """out += the gated activation."""
+    if activation == HALF_GLU1:
+        _add_gated(out, first, rows, g, v, 0)
+    elif activation == HALF_GLU2:
+        _add_gated(out, first, rows, y, v, 0)
+    elif activation == FULL_GLU:
+        _add_gated(out, first, rows, v, v, out.shape[1])
+    else:
+        for r in range(rows):
+            for i in range(out.shape[1]):
+                out[first + r, i] += g[r, i]
 
 
 @njit(fastmath=_FAST)
@@ -311,7 +372,7 @@ def _finish(out, first, rows, norm, eps, scale, offset):
     keep_apart()
     if norm == POST_LAYER:
         _normalize(out, first, rows, eps, out, first)
-    if norm in (POST_AFFINE, POST_LAYER):
+    if norm in (POST_BATCH, POST_LAYER):
         for r in range(rows):
             row = out[first + r]
             for i in range(row.shape[0]):

@@ -1,7 +1,7 @@
 """An S5 layer, or a whole S5 block, without gradients as one torch operator on the CPU.
 
-Shapes: b batch, L time, h features, P modes. The operator takes parameters as the modules hold them and folds the norm
-into them on every call, so that no change of a weight can go unnoticed.
+Shapes: b batch, L time, h features, P modes. The operator takes parameters as the modules hold them, discretises them
+and folds the norm into them on every call, so that no change of a weight can go unnoticed.
 """
 
 from __future__ import annotations
@@ -9,26 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from aireprune.discretize import DISCRETIZE
 from aireprune.ops.kernel_inputs import dense
 from aireprune.ops.scan import HAVE_NUMBA, fresh
 
 ACTIVATIONS = ("", "gelu", "half_glu1", "half_glu2", "full_glu")
-NORMS = ("", "pre_affine", "pre_layer", "post_affine", "post_layer")
+NORMS = ("", "pre_batch", "pre_layer", "post_batch", "post_layer")
+METHODS = ("zoh", "bilinear")
+
+
+def wants_grad(x: Tensor, module: nn.Module) -> bool:
+    return torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in module.parameters()))
 
 
 def fusible(z: Tensor, module: nn.Module) -> bool:
     """Whether the operators below can take the place of the module's forward: no gradient is wanted, z is on the CPU."""
-    wants_grad = torch.is_grad_enabled() and (z.requires_grad or any(p.requires_grad for p in module.parameters()))
-    return HAVE_NUMBA and z.device.type == "cpu" and z.is_floating_point() and not wants_grad
+    return HAVE_NUMBA and z.device.type == "cpu" and z.is_floating_point() and not wants_grad(z, module)
 
 
 def s5_block(
     z: Tensor,
-    lam: Tensor,
-    factor: Tensor,
+    poles: tuple[Tensor, Tensor, Tensor],
+    step_rescale: float,
+    clip_at: float,
+    method: str,
     b: Tensor,
     c: Sequence[Tensor],
     c_scale: float,
@@ -36,24 +44,27 @@ def s5_block(
     activation: str = "",
     gates: Sequence[tuple[Tensor, Tensor]] = (),
     norm: str = "",
-    scale: Tensor | None = None,
-    offset: Tensor | None = None,
+    norm_weights: Sequence[Tensor] = (),
     eps: float = 0.0,
     reuse: bool = False,
 ) -> Tensor:
     """Norm, layer, activation, gate and residual; without an activation, the layer alone. z (b, L, h) -> (b, L, h).
 
-    lam and factor (P,) complex: poles, and what multiplies the rows of b (P, h, 2); c: (h, P, 2) for each direction;
-    d (h,). y = c_scale Re(C x) + d u with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1
-    and out2, as far as the activation has them. norm: where it is, and whether it is only the multiplication by scale
-    (h,) and addition of offset (h,), or also normalises rows first. Half precision is computed in single precision.
-    reuse: the result may take the place of z; touching fresh memory costs as much as a third of the arithmetic.
+    poles: real parts, imaginary parts and logarithms of steps, (P,) each, continuous; steps are multiplied by step_rescale
+    and real parts cut off at clip_at. b (P, h, 2); c: (h, P, 2) for each direction; d (h,). y = c_scale Re(C x) + d u
+    with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1 and out2, as far as the activation
+    has them. norm: where it is and which; norm_weights: weight and bias and, for a batch norm, its mean and variance,
+    (h,) each. Half precision is computed in single precision. reuse: the result may take the place of z; touching
+    fresh memory costs as much as a third of the arithmetic.
     """
     working = torch.float64 if z.dtype == torch.float64 else torch.float32
-    ones = (d, d) if scale is None or offset is None else (scale, offset)
     arguments = (
         _as(working, z),
-        *(_as(working, t) for t in (lam.real, lam.imag, factor.real, factor.imag, b)),
+        *(_as(working, t) for t in poles),
+        step_rescale,
+        clip_at,
+        METHODS.index(method),
+        _as(working, b),
         [_as(working, t) for t in c],
         c_scale,
         _as(working, d),
@@ -61,7 +72,7 @@ def s5_block(
         [_as(working, weight) for weight, _ in gates],
         [_as(working, bias) for _, bias in gates],
         NORMS.index(norm),
-        *(_as(working, t) for t in ones),
+        [_as(working, t) for t in norm_weights],
         eps,
     )
     if reuse and z.dtype == working and z.is_contiguous():
@@ -74,24 +85,30 @@ def _as(dtype: torch.dtype, t: Tensor) -> Tensor:
     return t if t.dtype == dtype else t.to(dtype)  # a call that does nothing still costs microseconds
 
 
-def _run(z: Tensor, out: Tensor, lam_re: Tensor, lam_im: Tensor, factor_re: Tensor, factor_im: Tensor, b: Tensor,
-         c: Sequence[Tensor], c_scale: float, d: Tensor, activation: int, w: Sequence[Tensor], w_bias: Sequence[Tensor],
-         norm: int, scale: Tensor, offset: Tensor, eps: float) -> None:  # fmt: skip
+def _run(z: Tensor, out: Tensor, pole_re: Tensor, pole_im: Tensor, log_step: Tensor, step_rescale: float, clip_at: float,
+         method: int, b: Tensor, c: Sequence[Tensor], c_scale: float, d: Tensor, activation: int, w: Sequence[Tensor],
+         w_bias: Sequence[Tensor], norm: int, norm_weights: Sequence[Tensor], eps: float) -> None:  # fmt: skip
     import numba
 
     from aireprune.ops import numba_s5
 
-    readouts, weights, biases = ([dense(t) for t in tensors] for tensors in (c, w, w_bias))
-    workers = min(torch.get_num_threads(), numba.get_num_threads())
+    re = np.minimum(dense(pole_re).astype(np.float64), clip_at)
+    step = step_rescale * np.exp(dense(log_step).astype(np.float64))
+    log_radius, angle, factor = DISCRETIZE[METHODS[method]](re + 1j * dense(pole_im), step)
+    affine = [dense(t) for t in norm_weights]
+    if len(affine) == 4:
+        weight, bias, mean, variance = affine
+        affine = [scale := weight / np.sqrt(variance + weight.dtype.type(eps)), bias - mean * scale]
     numba_s5.forward(
-        dense(z), dense(lam_re), dense(lam_im), dense(factor_re), dense(factor_im), dense(b), readouts, c_scale, dense(d),
-        activation, weights, biases, norm, dense(scale), dense(offset), eps, workers, out.detach().numpy(),
+        dense(z), log_radius + 1j * angle, factor, dense(b), [dense(t) for t in c], c_scale, dense(d), activation,
+        [dense(t) for t in w], [dense(t) for t in w_bias], norm, affine, eps,
+        min(torch.get_num_threads(), numba.get_num_threads()), out.detach().numpy(),
     )  # fmt: skip
 
 
 _REST = (
-    "Tensor lam_re, Tensor lam_im, Tensor factor_re, Tensor factor_im, Tensor b, Tensor[] c, float c_scale, Tensor d, "
-    "int activation, Tensor[] w, Tensor[] w_bias, int norm, Tensor scale, Tensor offset, float eps"
+    "Tensor pole_re, Tensor pole_im, Tensor log_step, float step_rescale, float clip_at, int method, Tensor b, Tensor[] c, "
+    "float c_scale, Tensor d, int activation, Tensor[] w, Tensor[] w_bias, int norm, Tensor[] norm_weights, float eps"
 )
 # torch.library.custom_op would say the same more briefly, and cost each call another 0.1 ms
 _LIBRARY = torch.library.Library("aireprune", "FRAGMENT")
