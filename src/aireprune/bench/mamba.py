@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aireprune.bench.timing import ratio, take_turns
+from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.errors import AireError
 from aireprune.nn.accelerate import accelerate
 from aireprune.nn.mamba import MambaLayer, MambaModel, initialize
@@ -117,12 +116,12 @@ def bench_mamba(
     """Median seconds, and ratios as (median, lower quartile, upper quartile) over the rounds."""
     result: dict[str, Any] = {"batch": batch, "length": length, "layers": layers, "mixer": {}, "model": {}}
     with torch.inference_mode():
-        times = take_turns(scan_runs(batch, length, 2 * 768, (16, 8, 4, 1)), 4 * repeats)
-        result["scan"] = {"seconds": _medians(times), "16 to 4": ratio(times["16"], times["4"])}
+        times = take_turns(scan_runs(batch, length, 2 * 768, (16, 8, 4, 1)), 40 * repeats)  # milliseconds each
+        result["scan"] = {"seconds": medians(times), "16 to 4": ratio(times["16"], times["4"])}
         for width in widths:
             times = take_turns(mixer_runs(batch, length, width, (16, 4)), repeats)
             result["mixer"][str(width)] = {
-                "seconds": _medians(times),
+                "seconds": medians(times),
                 "16 to products": ratio(times["16"], times["products"]),
                 "16 to 4": ratio(times["16"], times["4"]),
             }
@@ -131,11 +130,7 @@ def bench_mamba(
             for what, runs in model_runs(kind, layers, length).items():
                 times = take_turns(runs, model_repeats if what == "prefill" else 4 * repeats)
                 result["model"][f"{kind} {what}"] = {
-                    "seconds": _medians(times),
+                    "seconds": medians(times),
                     "stock to accelerated": ratio(times["stock"], times["accelerated"]),
                 }
     return result
-
-
-def _medians(times: Mapping[str, np.ndarray]) -> dict[str, float]:
-    return {name: float(np.median(values)) for name, values in times.items()}

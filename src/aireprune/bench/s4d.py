@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from aireprune.bench.timing import ratio, take_turns
+from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.nn.s4d import S4DLayer, S4DModel, initialize
 from aireprune.nn.s4d_config import S4DConfig
 from aireprune.ops.s4d import convolve, kernel
@@ -83,9 +82,7 @@ def bench_s4d(
                         "length": length,
                         "batch": batch,
                         "difference": float((ours - exact).abs().max() / exact.abs().max()),
-                        "seconds": {
-                            name: float(np.median(values)) for name, values in {**times, EINSUM: slow[EINSUM]}.items()
-                        },
+                        "seconds": medians({**times, EINSUM: slow[EINSUM]}),
                         "einsum to ours": ratio(slow[EINSUM], slow[OURS]),
                         "cached to ours": ratio(times[CACHED], times[OURS]),
                         "cached to kept": ratio(times[CACHED], times[KEPT]),

@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aireprune.bench.timing import ratio, take_turns
+from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.errors import AireError
 from aireprune.nn.s5 import S5SSM, S5Block, S5Model, initialize
 from aireprune.nn.s5_config import S5Config
@@ -166,7 +165,7 @@ def bench_layer(size: Size, batch: int, repeats: int, other_repeats: int) -> dic
     return {
         **_sizes(size, batch),
         "difference": difference,
-        "seconds": {**_medians(times), **({OTHER: _medians(slow)[OTHER]} if slow else {})},
+        "seconds": {**medians(times), **({OTHER: medians(slow)[OTHER]} if slow else {})},
         "ours to products": ratio(times[OURS], times[PRODUCTS]),
         "ours to products in place": ratio(times[OURS], times["products, in place"]),
         "ours to masked": ratio(times[OURS], times[MASKED]),
@@ -190,7 +189,7 @@ def bench_models(name: str, size: Size, batch: int, repeats: int, other_repeats:
     parameters = [sum(p.numel() for p in model.parameters()) for model in (dense, removed)]
     return {
         **_sizes(size, batch),
-        "seconds": {**_medians(times), **({OTHER: _medians(slow)[OTHER]} if slow else {})},
+        "seconds": {**medians(times), **({OTHER: medians(slow)[OTHER]} if slow else {})},
         "speedup": speedup,
         "ideal": size.ideal,
         "share of ideal": speedup[0] / size.ideal,
@@ -218,7 +217,7 @@ def bench_scaling(size: Size, batch: int, repeats: int) -> dict[str, Any]:
         units = {label: values / int(label) for label, values in times.items()}
         first = next(iter(units.values()))
         result[what] = {
-            "seconds": _medians(times),
+            "seconds": medians(times),
             "per unit": {label: ratio(values, first) for label, values in units.items()},
         }
     return result
@@ -254,7 +253,3 @@ def _sizes(size: Size, batch: int) -> dict[str, Any]:
         "pairs": size.pairs,
         "kept pairs": size.kept,
     }
-
-
-def _medians(times: dict[str, np.ndarray]) -> dict[str, float]:
-    return {name: float(np.median(values)) for name, values in times.items()}

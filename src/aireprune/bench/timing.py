@@ -25,3 +25,7 @@ def ratio(slow: np.ndarray, fast: np.ndarray) -> tuple[float, float, float]:
     quotients = slow / fast
     low, middle, high = np.percentile(quotients, [25, 50, 75])
     return float(middle), float(low), float(high)
+
+
+def medians(times: Mapping[str, np.ndarray]) -> dict[str, float]:
+    return {name: float(np.median(values)) for name, values in times.items()}

@@ -7,14 +7,13 @@ torch, and s5-pytorch's layer if it is installed. They take turns, so that a bus
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.nn.s5 import S5SSM, S5Model, initialize
 from aireprune.nn.s5_config import S5Config
 
@@ -39,7 +38,7 @@ def eager_layer(layer: S5SSM, u: Tensor) -> Tensor:
 
 
 def bench_train(batch: int, length: int, h: int, n: int, repeats: int) -> dict[str, Any]:
-    """Median seconds of a step per implementation, and the median ratio to ours over the rounds."""
+    """Median seconds of a step per implementation, and ratios to ours as (median, lower quartile, upper quartile)."""
     config = S5Config(d_input=1, d_output=1, h=h, n=n, layers=1, bidirectional=True, C_init="lecun_normal")
     layer = initialize(S5Model(config)).layers[0].seq
     assert isinstance(layer, S5SSM)
@@ -55,20 +54,17 @@ def bench_train(batch: int, length: int, h: int, n: int, repeats: int) -> dict[s
         runs["s5-pytorch"] = lambda: other(u)
     with torch.no_grad():
         difference = float((layer(u) - eager_layer(layer, u)).abs().max() / layer(u).abs().max())
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for round_ in range(repeats + 1):
-        for name, run in runs.items():
-            began = time.perf_counter()
-            run().square().mean().backward()
-            if round_:  # the first round compiles and warms up
-                times[name].append(time.perf_counter() - began)
-    ours = np.array(times["ours"])
+    times = take_turns({name: _step(run) for name, run in runs.items()}, repeats)
     return {
         "batch": batch,
         "length": length,
         "h": h,
         "n": n,
         "difference": difference,
-        "seconds": {name: float(np.median(values)) for name, values in times.items()},
-        "ratio": {name: float(np.median(np.array(values) / ours)) for name, values in times.items()},
+        "seconds": medians(times),
+        "ratio": {name: ratio(values, times["ours"]) for name, values in times.items()},
     }
+
+
+def _step(run: Callable[[], Tensor]) -> Callable[[], object]:
+    return lambda: run().square().mean().backward()

@@ -69,7 +69,7 @@ def train(batch: int, length: int, h: int, n: int, repeats: int, json: bool) -> 
             f"Training step of a bidirectional S5 layer, batch {batch}, length {length}, h {h}, n {n}",
             ("implementation", "time", "times ours"),
             (
-                (name, f"{1e3 * seconds:.0f} ms", f"{result['ratio'][name]:.2f}x")
+                (name, f"{1e3 * seconds:.0f} ms", _spread(result["ratio"][name]))
                 for name, seconds in result["seconds"].items()
             ),
         )
