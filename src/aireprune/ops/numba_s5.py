@@ -272,33 +272,42 @@ def _normalize(z, first, rows, eps, u, u_first):
             target[i] = (row[i] - mean) * factor
 
 
-@njit(fastmath=_FAST)
+def _make_skip(active):
+    """An intrinsic for `count` vectors from y_at, u_at and out_at on: out = y + skip u, or y += skip u, out = gelu(y)."""
+
+    @intrinsic
+    def vectors(typing_context, y, y_at, u, u_at, skip, out, out_at, count):
+        def codegen(context, builder, signature, args):
+            v = Lanes(context, builder, y.dtype)
+            y_, u_, out_ = (v.start(signature.args[i], args[i], args[i + 1]) for i in (0, 2, 5))
+            skip_ = v.start(signature.args[4], args[4])
+            with cgutils.for_range(builder, args[-1]) as loop:
+                at = v.index(loop.index, v.count, 0)
+                value = v.add(v.mul(v.load(skip_, at), v.load(u_, at)), v.load(y_, at))
+                if active:
+                    v.store(value, y_, at)
+                v.store(v.gelu(value) if active else value, out_, at)
+            return context.get_dummy_value()
+
+        i = types.intp
+        return types.void(y, i, u, i, skip, out, i, i), codegen
+
+    return vectors
+
+
+_skip_vectors, _gelu_vectors = _make_skip(False), _make_skip(True)
+
+
+@njit
 def _skip(y, rows, skip, u, first, out):
     """out = y + skip u; rows of u and out from `first` on."""
     keep_apart()
+    h = skip.shape[0]
+    vectors = h // (VECTOR_BYTES // y.itemsize)
     for r in range(rows):
-        row, inputs, target = y[r], u[first + r], out[first + r]
-        for i in range(skip.shape[0]):
-            target[i] = row[i] + skip[i] * inputs[i]
-
-
-@intrinsic
-def _gelu_vectors(typing_context, y, y_at, u, u_at, skip, g, g_at, count):
-    """y += skip u, g = gelu(y) for `count` vectors from y_at, u_at and g_at on."""
-
-    def codegen(context, builder, signature, args):
-        v = Lanes(context, builder, y.dtype)
-        y_, u_, g_ = (v.start(signature.args[i], args[i], args[i + 1]) for i in (0, 2, 5))
-        skip_ = v.start(signature.args[4], args[4])
-        with cgutils.for_range(builder, args[-1]) as loop:
-            at = v.index(loop.index, v.count, 0)
-            value = v.add(v.mul(v.load(skip_, at), v.load(u_, at)), v.load(y_, at))
-            v.store(value, y_, at)
-            v.store(v.gelu(value), g_, at)
-        return context.get_dummy_value()
-
-    i = types.intp
-    return types.void(y, i, u, i, skip, g, i, i), codegen
+        _skip_vectors(y, r * y.shape[1], u, (first + r) * h, skip, out, (first + r) * h, vectors)
+        for i in range(vectors * (VECTOR_BYTES // y.itemsize), h):
+            out[first + r, i] = y[r, i] + skip[i] * u[first + r, i]
 
 
 @njit
