@@ -6,10 +6,13 @@ small = aireprune.prune("checkpoint.msgpack", plan=plan)
 aireprune.save(small, "pruned")
 """
 
-from aireprune.api import accelerate, calibrate, load, methods, plan, prune, prune_file, save
-from aireprune.audit import certify_model as certify
-from aireprune.errors import AireError
-from aireprune.planning import Plan
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aireprune.api import accelerate, calibrate, load, methods, plan, prune, prune_file, save
+    from aireprune.audit import certify_model as certify
+    from aireprune.errors import AireError
+    from aireprune.planning import Plan
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,3 +28,19 @@ __all__ = [
     "prune_file",
     "save",
 ]
+_ELSEWHERE = {"AireError": ("errors", "AireError"), "Plan": ("planning", "Plan"), "certify": ("audit", "certify_model")}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when they are first used: `aire --help` needs none of them, and NumPy takes its time."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, there = _ELSEWHERE.get(name, ("api", name))
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), there)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
