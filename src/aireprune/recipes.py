@@ -59,8 +59,7 @@ MINI = {
     "lm": Row(4, 64, 64, 4, 0.1, 4e-3, 1e-3, 16, 10, 0.05),
 }
 ROWS = {"paper": PAPER, "mini": MINI}
-MINI_EPOCHS = {("s4d", "image"): 1, ("s4d", "listops"): 4, ("mamba", "smnist"): 1, ("mamba", "lm"): 4}
-MINI_EXAMPLES = {("mamba", "smnist"): 20_000}
+MINI_EPOCHS = {("s4d", "listops"): 4, ("mamba", "smnist"): 2, ("mamba", "lm"): 4}
 VALIDATE = {"paper": 0, "mini": 2000}
 
 
@@ -84,7 +83,6 @@ def training_recipe(base: str, family: str, recipe: str, **changes: Any) -> Reci
         "lr": row.lr,
         "ssm_lr": row.ssm_lr,
         "weight_decay": row.weight_decay,
-        "examples": MINI_EXAMPLES.get((family, base), 0) if recipe == "mini" else 0,
         "validate": VALIDATE[recipe],
     }
     return Recipe(**{**values, **changes})

@@ -24,10 +24,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
+from aireprune.ops.kernel_cache import kernel
 from aireprune.ops.numba_lanes import Lanes, lanes
 
 CHUNK = 32
-_CACHED = {"cache": True}
 
 
 def _make_advance(modes):
@@ -145,7 +145,7 @@ def _scale_rows(typing_context, gain, source, target, steps):
     return types.void(gain, source, target, types.intp), codegen
 
 
-@njit(**_CACHED)
+@kernel()
 def place_modes(lam_re, lam_im, w_re, w_im, alive, place, start, params, row):
     """Copy the modes (H, N) that are alive into params, channel c as lane place[c] % W of group place[c] // W.
 
@@ -194,7 +194,7 @@ def _scatter(rows, b, base, steps, reverse, channel, valid, run, out):
                 into[channel[k]] = row[k]
 
 
-@njit(parallel=True, fastmath={"contract"}, cache=True)
+@kernel(parallel=True, fastmath={"contract"})
 def scan(params, start, channel, run, skip, u, y, parts, reverse):
     """y = K * u + skip u, causal, or anticausal with `reverse` (the adjoint in u). Threads over batch and `parts`."""
     batch, length, h = u.shape
@@ -227,7 +227,7 @@ def scan(params, start, channel, run, skip, u, y, parts, reverse):
         restore_denormals(register)
 
 
-@njit(parallel=True, fastmath={"contract"}, cache=True)
+@kernel(parallel=True, fastmath={"contract"})
 def correlations(params, start, channel, run, u, g, sums, parts):
     """sums (batch, rows, 4, W): Re, Im of sum_t g_t conj(x_t), then of sum_t g_t conj(dx_t/dlam)."""
     batch, length, _ = u.shape

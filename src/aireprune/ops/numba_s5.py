@@ -24,6 +24,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
+from aireprune.ops.kernel_cache import kernel
 from aireprune.ops.numba_gemm import gemm, keep_apart, pack_panel, padded, panels
 from aireprune.ops.numba_lanes import VECTOR_BYTES, Lanes
 from aireprune.ops.numba_math import sigmoid
@@ -118,7 +119,7 @@ def _wide(n, like):
     return int(padded(n, like.itemsize))
 
 
-@njit(parallel=True, cache=True)  # what is compiled within inherits fast-math, which Lanes does not stand
+@kernel(parallel=True)  # what is compiled within inherits fast-math, which Lanes does not stand
 def _turns(
     z, batch, length, log_lam, factor, b, c_forwards, c_backwards, c_scale, d, matrices, w_constant, packed, biases,
     scale, offset, activation, norm, eps, bu, ends, scratch, in_place, out,

@@ -7,14 +7,15 @@ lr, li (P,) are the poles. Direction 0 runs forwards in time, direction 1 backwa
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
+from aireprune.ops.kernel_cache import kernel
 
 _FAST = {"contract", "reassoc", "nsz"}
 
 
-@njit(parallel=True, fastmath=_FAST, cache=True)
+@kernel(parallel=True, fastmath=_FAST)
 def scan_forward(lr, li, bu, x):
     """x_t = lam * x_{t-1} + bu_t, written into x."""
     batch, length, directions, width = x.shape
@@ -38,7 +39,7 @@ def scan_forward(lr, li, bu, x):
         restore_denormals(register)
 
 
-@njit(parallel=True, fastmath=_FAST, cache=True)
+@kernel(parallel=True, fastmath=_FAST)
 def scan_backward(lr, li, x, gx, dbu, dlam):
     """Adjoint of `scan_forward`: s_t = gx_t + conj(lam) s_{t+1}; dbu = sum of s over directions;
     dlam[b] = sum over t and directions of s_t * conj(x_{t-1}), as [Re | Im]."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
+from aireprune.ops.kernel_cache import kernel
 from aireprune.ops.numba_lanes import LOG2E, VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.ops.numba_math import exp2, sigmoid, softplus
 
@@ -25,8 +26,8 @@ UNROLL = 4  # states whose code stands in a row in the forward kernel
 CHUNK = 32  # time steps whose states the backward pass recomputes at a time
 
 _FAST = {"contract", "reassoc", "nsz"}
-_OPTIONS = {"fastmath": _FAST, "cache": True, "error_model": "numpy"}
-_EXACT = {"cache": True, "error_model": "numpy"}  # Lanes.exp2 must not be simplified
+_OPTIONS = {"fastmath": _FAST, "error_model": "numpy"}
+_EXACT = {"error_model": "numpy"}  # Lanes.exp2 must not be simplified
 
 
 def _unrolled(builder, count, body):
@@ -108,7 +109,7 @@ _ROW = (
 _advance_gated, _advance = _make_row(True), _make_row(False)
 
 
-@njit(parallel=True, **_EXACT)
+@kernel(parallel=True, **_EXACT)
 def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
     """Fill y, `width` channels (a multiple of the vector) to a block; `state` is the initial state, then the final one.
 
@@ -163,7 +164,7 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, wid
         restore_denormals(register)
 
 
-@njit(parallel=True, **_OPTIONS)
+@kernel(parallel=True, **_OPTIONS)
 def selective_backward(x, dt, A, B, C, D, bias, z, gated, state, gy, gstate, gx, gdt, gA, gB, gC, gD, gz):
     """Adjoint of `selective_forward`, with `state` the initial state. A is times log2(e), gA is with respect to that.
 
@@ -279,7 +280,7 @@ def selective_backward(x, dt, A, B, C, D, bias, z, gated, state, gy, gstate, gx,
         restore_denormals(register)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def selective_step(state, x, dt, A, B, C, D, bias, z, gated, y):
     """One time step in place: x, dt, z, y (b, D), B, C (b, N), A (D, N) times log2(e), state (b, D, N) as in caches."""
     register = flush_denormals()
@@ -303,7 +304,7 @@ def selective_step(state, x, dt, A, B, C, D, bias, z, gated, y):
     restore_denormals(register)
 
 
-@njit(parallel=True, **_OPTIONS)
+@kernel(parallel=True, **_OPTIONS)
 def causal_conv(u, column, taps, bias, before, activate, y):
     """Depthwise causal convolution and SiLU of u[..., column : column + D]: y (b, L, D), taps (k, D).
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
+from aireprune.ops.kernel_cache import kernel
 from aireprune.ops.numba_lanes import VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.ops.numba_math import exp2, softplus
 
 CHUNK = 32
 
-_OPTIONS = {"fastmath": {"contract", "reassoc", "nsz"}, "cache": True, "error_model": "numpy"}
+_OPTIONS = {"fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
 
 
 def _make_tile(states):
@@ -60,7 +61,7 @@ def _make_tile(states):
 _tile_8, _tile_1 = _make_tile(8), _make_tile(1)
 
 
-@njit(parallel=True, **_OPTIONS)
+@kernel(parallel=True, **_OPTIONS)
 def ssd_forward(x, dt, A, B, C, D, bias, low, high, state, y):
     """Mamba-2: x, y (b, L, H, P); dt (b, L, H); A (H,) times log2(e); B, C (b, L, G, N); state (b, H, N, P) in and out.
 
@@ -107,7 +108,7 @@ def ssd_forward(x, dt, A, B, C, D, bias, low, high, state, y):
         restore_denormals(register)
 
 
-@njit(**_OPTIONS)
+@kernel(**_OPTIONS)
 def ssd_step(state, x, dt, A, B, C, D, bias, y):
     """One time step of Mamba-2 in place: x, y (b, H, P), dt (b, H), B, C (b, G, N), state (b, H, P, N) as in caches."""
     register = flush_denormals()

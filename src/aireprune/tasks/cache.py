@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import shutil
 from collections.abc import Callable
@@ -13,15 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from aireprune.caches import cache_folder
 from aireprune.errors import AireError
 from aireprune.tasks.base import Split
 
 Writer = Callable[[Path], None]
-
-
-def cache_folder() -> Path:
-    """$AIRE_CACHE, or ~/.cache/aireprune."""
-    return Path(os.environ.get("AIRE_CACHE") or Path.home() / ".cache" / "aireprune")
 
 
 def cached(name: str, settings: object, write: Writer) -> Split:
