@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -60,6 +61,18 @@ def test_same_gradients(name: str) -> None:
         if stock.grad is not None:
             scale = float(stock.grad.abs().max()) + 1e-8
             torch.testing.assert_close(ours.grad, stock.grad, atol=1e-4 * scale, rtol=1e-3, msg=key)
+
+
+@pytest.mark.parametrize("name", ["mamba", "mamba2"])
+def test_an_accelerated_model_can_be_sent_and_copied(name: str) -> None:
+    fast: Any = accelerate(MODELS[name]())
+    with torch.no_grad():
+        expected = fast(TOKENS).logits
+        for again in (pickle.loads(pickle.dumps(fast)), copy.deepcopy(fast)):
+            assert torch.equal(again(TOKENS).logits, expected)
+            next(again.parameters()).zero_()  # its own weights, not the first model's
+            assert not torch.equal(again(TOKENS).logits, expected)
+            assert torch.equal(fast(TOKENS).logits, expected)
 
 
 @pytest.mark.parametrize("name", ["mamba", "mamba2"])

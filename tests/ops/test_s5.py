@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,8 +93,7 @@ def test_more_threads_than_sequences_and_the_other_way_round(monkeypatch):
     module, z = block(), inputs(3, 300)
     expected = module(z).detach()
     for threads in (1, 2, 5):
-        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        monkeypatch.setattr("numba.get_num_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("aireprune.ops.kernels.threads", lambda threads=threads: threads)
         with torch.no_grad():
             torch.testing.assert_close(module(z), expected, rtol=1e-10, atol=1e-10)
 
@@ -228,7 +231,7 @@ def test_compile_and_export():
         expected = model(x)
         torch.testing.assert_close(torch.compile(model, backend="aot_eager", fullgraph=True)(x), expected)
         exported = torch.export.export(model, (x,))
-    assert sum("s5_block" in str(node.target) for node in exported.graph.nodes) == 2
+    assert sum(str(node.target) == "aireprune.s5_block.default" for node in exported.graph.nodes) == 2
     torch.testing.assert_close(exported.module()(x), expected)
 
 
@@ -249,6 +252,43 @@ def test_product_with_packed_weights(dtype):
         gemm(a, 2, rows, packed, n, padded_bias, out, 1)
         np.testing.assert_allclose(out[1 : rows + 1, :n], a[2:] @ w.T + bias, rtol=1e-4, atol=1e-4)
         assert (out[[0, -2, -1]] == 7).all()  # rows around the result are left alone
+
+
+NARROW = """
+import sys
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+true = llvm.get_host_cpu_features
+llvm.get_host_cpu_features = lambda: {"avx": sys.argv[1] == "32"}
+from aireprune.ops import numba_gemm
+llvm.get_host_cpu_features = true
+from aireprune.ops.numba_recurrence import recurrence
+import test_s5
+assert numba_gemm.VECTOR == int(sys.argv[1])
+for dtype in (np.float32, np.float64):
+    test_s5.test_product_with_packed_weights(dtype)
+    for p in (1, 2, 3, 5, 8, 11, 16, 23, 40):
+        rng = np.random.default_rng(p)
+        lam = (0.9 * np.exp(1j * rng.uniform(0, 3, p))).astype(np.result_type(dtype, np.complex64))
+        v = rng.standard_normal((7, 2 * p)).astype(dtype)
+        x, state = np.zeros_like(v), rng.standard_normal((1, 2 * p)).astype(dtype)
+        recurrence(lam.real.copy(), lam.imag.copy(), state, 0, v, 0, 2 * p, 7, x, 0, 2 * p)
+        expected = state[0, :p] + 1j * state[0, p:]
+        for t in range(7):
+            expected = lam * expected + v[t, :p] + 1j * v[t, p:]
+            np.testing.assert_allclose(x[t], np.concatenate([expected.real, expected.imag]), rtol=1e-4, atol=1e-5)
+"""
+
+
+@pytest.mark.parametrize("vector", ["32", "16"])
+def test_machines_with_narrower_vectors(vector):
+    """The sizes of AVX2 and NEON, which run on any machine."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", NARROW, vector], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_without_numba_the_parts_run(monkeypatch):

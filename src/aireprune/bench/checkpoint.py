@@ -11,6 +11,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +132,7 @@ def _run(command: Sequence[str]) -> tuple[float, int]:
             errors.seek(0)
             message = errors.read().decode(errors="replace").strip()
             raise AireError(f"{' '.join(command)} failed: {message[-500:]}")
-    return seconds, peak or usage.ru_maxrss * 1024
+    return seconds, peak or usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def high_water(pid: int) -> int:

@@ -75,7 +75,7 @@ def make_model(kind: str, layers: int) -> Any:
         import transformers
     except ImportError as error:
         raise AireError(
-            "the whole models need transformers: pip install 'aireprune[hf]', or pass --no-model"
+            "the whole models need transformers: pip install 'aireprune[hf]', or pass --layers 0 to leave them out"
         ) from error
     torch.manual_seed(0)
     if kind == "mamba":

@@ -102,10 +102,11 @@ class _Tasks:
 
 
 def _tasks(model: nn.Module, batch: int, length: int) -> _Tasks:
+    pairs = bool(getattr(model.config, "retrieval", False))
+    batch += batch % 2 if pairs else 0  # two documents at a time
     one, many = random_inputs(model, 1, length), random_inputs(model, batch, length)
     tasks = _Tasks()
     if not _is_language_model(model):
-        pairs = getattr(model.config, "retrieval", False)
         tasks.add("latency, batch 1", partial(model, one.repeat(2, *(1,) * (one.ndim - 1)) if pairs else one))
         tasks.add("throughput, sequences", partial(model, many), batch)
         return tasks

@@ -6,6 +6,7 @@ import math
 import shutil
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from aireprune.bench.checkpoint import bench_checkpoint, make_mamba_checkpoint
@@ -47,7 +48,7 @@ def checkpoint(folder: Path, layers: int, repeats: int, ratio: float, json: bool
             f"Pruning {result['bytes'] / 1e9:.2f} GB on disk, {repeats} pairs, cp and prune taking turns",
             ("", "median", "all (s)"),
             (
-                (what, f"{sorted(times)[len(times) // 2]:.2f} s", " ".join(f"{t:.2f}" for t in times))
+                (what, f"{median(times):.2f} s", " ".join(f"{t:.2f}" for t in times))
                 for what, times in (("cp -r", result["cp_seconds"]), ("aire prune", result["prune_seconds"]))
             ),
         )

@@ -38,6 +38,7 @@ Granularity = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of method random.")]
+Rounds = Annotated[int, typer.Option("--repeats", min=1, help="Rounds in which everything compared takes turns.")]
 
 
 @app.command()
@@ -244,7 +245,7 @@ def bench_checkpoint(
         typer.Option("--dir", metavar="DIR", help="Where to make the checkpoint and its copies (needs 3x its size)."),
     ] = Path("aire-bench"),
     layers: Annotated[int, typer.Option(help="Layers; 64 make a Mamba-2.8B-shaped checkpoint of 5.5 GB.")] = 64,
-    repeats: Annotated[int, typer.Option(help="Pairs of cp and prune.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="Pairs of cp and prune.")] = 5,
     ratio: Annotated[float, typer.Option(help="Share of states to remove.")] = 0.5,
     json: Json = False,
 ) -> None:
@@ -260,7 +261,7 @@ def bench_train(
     length: Annotated[int, typer.Option(help="Steps.")] = 1024,
     features: Annotated[int, typer.Option(help="Features h.")] = 128,
     states: Annotated[int, typer.Option(help="State size n, both halves of each pair counted.")] = 128,
-    repeats: Annotated[int, typer.Option(help="Rounds in which the implementations take turns.")] = 7,
+    repeats: Rounds = 7,
     json: Json = False,
 ) -> None:
     """A training step of one S5 layer: ours, an eager associative scan, and s5-pytorch if it is installed."""
@@ -271,7 +272,6 @@ def bench_train(
 
 Suite = Annotated[str, typer.Option("--suite", metavar="lra", help="The six Long Range Arena sizes of the paper.")]
 Tasks = Annotated[list[str] | None, typer.Option("--task", metavar="NAME", help="Only this size; may be repeated.")]
-Rounds = Annotated[int, typer.Option("--repeats", min=1, help="Rounds in which everything compared takes turns.")]
 OtherRounds = Annotated[int, typer.Option("--other-repeats", min=1, help="Rounds against s5-pytorch, which is slow.")]
 
 
@@ -341,7 +341,7 @@ def bench_mamba(
     batch: Annotated[int, typer.Option(help="Sequences (scan and mixer).")] = 1,
     length: Annotated[int, typer.Option(help="Steps.")] = 512,
     layers: Annotated[int, typer.Option(help="Layers of the whole models; 0 leaves them out.")] = 24,
-    repeats: Annotated[int, typer.Option(help="Rounds in which the implementations take turns.")] = 9,
+    repeats: Rounds = 9,
     json: Json = False,
 ) -> None:
     """Mamba: the scan from 16 states to 4, the mixer against its products, transformers models against `accelerate`."""
@@ -354,7 +354,7 @@ def bench_mamba(
 def bench_s4d(
     features: Annotated[int, typer.Option(help="Channels h.")] = 256,
     pairs: Annotated[int, typer.Option(help="Stored pairs per channel.")] = 32,
-    repeats: Annotated[int, typer.Option(help="Rounds in which the implementations take turns.")] = 9,
+    repeats: Rounds = 9,
     json: Json = False,
 ) -> None:
     """One S4D layer: our scan, einsum and FFT, FFT with a cached kernel; full, at 25 % kept, and ragged."""

@@ -12,7 +12,7 @@ cached state, where transformers starts again from zero.
 
 from __future__ import annotations
 
-from types import MethodType
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,7 +44,7 @@ def accelerate(model: nn.Module) -> nn.Module:
     for module in model.modules():
         forward = _forward_for(module)
         if forward is not None:
-            module.forward = MethodType(forward, module)
+            module.forward = partial(forward, module)  # unlike a bound method, this can be pickled
             count += 1
     if not count:
         raise AireError(

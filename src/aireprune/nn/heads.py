@@ -16,6 +16,8 @@ def pooled(z: Tensor, lengths: Tensor | None, mode: str) -> Tensor:
     if lengths is None:
         return z.mean(1) if mode == "pool" else z[:, -1].clone()  # a view would keep all of z
     lengths = lengths.to(z.device)
+    if not torch.compiler.is_compiling() and bool(((lengths < 1) | (lengths > z.shape[1])).any()):
+        raise ValueError(f"lengths must be between 1 and {z.shape[1]}, got {lengths.tolist()}")
     if mode == "last":
         return z[torch.arange(len(z), device=z.device), lengths - 1]
     valid = torch.arange(z.shape[1], device=z.device)[None, :] < lengths[:, None]

@@ -55,7 +55,8 @@ class MambaLayer(nn.Module):
         x, z = self.in_proj(u).chunk(2, dim=-1)
         before = None if cache is None else cache.inputs
         if cache is not None:
-            cache.inputs = torch.cat([cache.inputs, x], 1)[:, x.shape[1] :]
+            kept = cache.inputs.shape[1]
+            cache.inputs = torch.cat([cache.inputs, x[:, -kept:]], 1)[:, -kept:] if kept else cache.inputs
         x = causal_conv(x, self.conv1d.weight, self.conv1d.bias, before)
         dt, b, c = self.x_proj(x).split([self.rank, self.states, self.states], dim=-1)
         dt, A = F.linear(dt, self.dt_proj.weight), -torch.exp(self.A_log)

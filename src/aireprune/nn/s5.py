@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules import module as _everywhere
 
 from aireprune.nn.heads import make_head, pooled
 from aireprune.nn.s5_config import S5Config
@@ -125,9 +126,15 @@ class TimeDropout(nn.Module):
         return x * (keep.to(x.dtype) / (1 - self.p))
 
 
-def _listened_to(module: nn.Module) -> bool:
-    """Whether hooks see what goes in or comes out, and may keep it."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+def _stock(module: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Whether the module is one of these, unchanged, and no hook sees what goes in or comes out, and may keep it."""
+    return type(module) in kinds and not (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or "forward" in module.__dict__
+        or _everywhere._global_forward_hooks
+        or _everywhere._global_forward_pre_hooks
+    )
 
 
 class S5Block(nn.Module):
@@ -164,8 +171,17 @@ class S5Block(nn.Module):
     @property
     def whole(self) -> bool:
         """Whether no part has to run by itself, because it is in training, or someone listens to it or has replaced it."""
-        return type(self.seq) is S5SSM and not any(
-            part.training or _listened_to(part) or "forward" in part.__dict__ for part in self.children()
+        gates = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
+        norm = self.norm
+        return (
+            _stock(self.seq, S5SSM)
+            and _stock(self.drop, TimeDropout)
+            and _stock(norm, BatchNorm, nn.LayerNorm)
+            and norm.weight is not None
+            and norm.bias is not None
+            and getattr(norm, "running_var", norm.weight) is not None
+            and all(_stock(gate, nn.Linear) and gate.bias is not None for gate in gates)
+            and not any(part.training for part in self.children())
         )
 
     def _fused(self, z: Tensor, reuse: bool) -> Tensor:
@@ -220,11 +236,12 @@ class S5Model(nn.Module):
 
     def _unseen(self, x: Tensor) -> bool:
         """Whether nobody sees what passes between the layers, so that it may be overwritten and come in slices."""
-        return not (
-            torch.compiler.is_compiling()
-            or wants_grad(x, self)
-            or _listened_to(self.encoder)
-            or any(not isinstance(layer, S5Block) or _listened_to(layer) or not layer.whole for layer in self.layers)
+        return (
+            not torch.compiler.is_compiling()
+            and not wants_grad(x, self)
+            and _stock(self.encoder, nn.Linear)
+            and fusible(self.encoder.weight, self)
+            and all(_stock(layer, S5Block) and layer.whole for layer in self.layers)
         )
 
     def _features(self, x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.ops.kernel_inputs import columns, dense, needs_grad
+from aireprune.ops.kernel_inputs import columns, dense, expect, forward_mode, needs_grad
 from aireprune.ops.scan import HAVE_NUMBA
 
 
@@ -14,11 +14,19 @@ def causal_conv(
     u: Tensor, weight: Tensor, bias: Tensor | None, before: Tensor | None = None, silu: bool = True
 ) -> Tensor:
     """Depthwise causal convolution, then SiLU: u (b, L, D), weight (D, 1, k), before (b, k - 1, D) earlier inputs."""
-    if HAVE_NUMBA and u.device.type == "cpu" and u.dtype == weight.dtype == torch.float32 and not needs_grad(u, weight):
+    k, (batch, _, channels) = weight.shape[-1], u.shape
+    expect(
+        "causal_conv",
+        weight=(weight, (channels, 1, k)),
+        bias=(bias, (channels,)),
+        before=(before, (batch, k - 1, channels)),
+    )
+    single = all(t is None or t.dtype == torch.float32 for t in (u, weight, bias, before))
+    slow = needs_grad(u, weight, bias, before) or forward_mode()
+    if HAVE_NUMBA and u.device.type == "cpu" and single and not slow:
         bias = weight.new_zeros(len(weight)) if bias is None else bias
         fused: Tensor = _causal_conv(u, weight, bias, before, silu)
         return fused
-    k = weight.shape[-1]
     padded = F.pad(u.transpose(1, 2), (k - 1, 0)) if before is None else torch.cat([before, u], 1).transpose(1, 2)
     y = F.conv1d(padded, weight, bias, groups=len(weight)).transpose(1, 2)
     return F.silu(y) if silu else y

@@ -1,4 +1,4 @@
-"""What the selective operators share: which tensors a kernel can take, and how it gets them."""
+"""What the operators share: which tensors a kernel can take, and how it gets them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,20 @@ from torch import Tensor
 LOG2E = math.log2(math.e)
 
 
-def needs_grad(*tensors: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+def expect(operator: str, **tensors: tuple[Tensor | None, tuple[int, ...]]) -> None:
+    """Kernels trust shapes and would read and write past the ends of arrays that have others."""
+    for name, (tensor, shape) in tensors.items():
+        if tensor is not None and tuple(tensor.shape) != shape:
+            raise ValueError(f"{operator}: {name} has the shape {tuple(tensor.shape)}, expected {shape}")
+
+
+def forward_mode() -> bool:
+    """Whether forward-mode derivatives are being taken; kernels know none and would drop them without a word."""
+    return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
+
+
+def needs_grad(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def dense(t: Tensor) -> Any:

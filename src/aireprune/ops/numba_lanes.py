@@ -130,10 +130,12 @@ class Lanes:
         return self.sub(self.mul(lr, xr), self.mul(li, xi)), self.add(self.mul(lr, xi), self.mul(li, xr))
 
     def larger(self, a, b):
-        return self.builder.select(self.builder.fcmp_ordered(">", a, b), a, b)
+        """The larger one, and a if that is not a number."""
+        return self.builder.select(self.builder.fcmp_unordered(">", a, b), a, b)
 
     def smaller(self, a, b):
-        return self.builder.select(self.builder.fcmp_ordered("<", a, b), a, b)
+        """The smaller one, and a if that is not a number."""
+        return self.builder.select(self.builder.fcmp_unordered("<", a, b), a, b)
 
     def magnitude(self, x):
         mask = ir.Constant(self.words, [ir.Constant(self.word, (1 << (8 * self.bytes - 1)) - 1)] * self.count)

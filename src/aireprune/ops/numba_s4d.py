@@ -24,7 +24,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
-from aireprune.ops.kernel_cache import kernel
+from aireprune.ops.kernels import kernel
 from aireprune.ops.numba_lanes import Lanes, lanes
 
 CHUNK = 32

@@ -10,7 +10,7 @@ import numpy as np
 from numba import prange
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
-from aireprune.ops.kernel_cache import kernel
+from aireprune.ops.kernels import kernel
 
 _FAST = {"contract", "reassoc", "nsz"}
 

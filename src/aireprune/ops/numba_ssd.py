@@ -14,7 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
-from aireprune.ops.kernel_cache import kernel
+from aireprune.ops.kernels import kernel
 from aireprune.ops.numba_lanes import VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.ops.numba_math import exp2, softplus
 

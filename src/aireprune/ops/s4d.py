@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aireprune.ops.kernel_inputs import expect, forward_mode
 from aireprune.ops.scan import HAVE_NUMBA
 
 # Costs per channel and time step, in steps of one mode of the scan (measured at H 256, L 256 to 4096, 32 to 192 modes)
@@ -31,14 +32,15 @@ GATHER_ROWS = 16  # collecting scattered channels costs a group about as much as
 
 def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
     """u (b, L, H) -> y (b, L, H), in the precision of u (half precision is computed in single)."""
+    h, n = lam.shape
+    expect("s4d", w=(w, (h, n)), skip=(skip, (h,)), u=(u, (*u.shape[:2], h)))
     if u.dtype not in (torch.float32, torch.float64):
         return s4d(lam, w, skip.float(), u.float()).to(u.dtype)
-    if lam.shape[1] == 0:
+    if n == 0 or u.shape[1] == 0:
         return u * skip.to(u.dtype)
-    on_cpu = HAVE_NUMBA and u.device.type == "cpu"
-    return (
-        s4d_scan(lam, w, skip, u) if on_cpu and scan_is_faster(lam.shape[1], *u.shape[:2]) else s4d_fft(lam, w, skip, u)
-    )
+    on_cpu = HAVE_NUMBA and u.device.type == "cpu" and not forward_mode()
+    by_scan = on_cpu and (torch.compiler.is_compiling() or scan_is_faster(n, *u.shape[:2]))  # a length may be symbolic
+    return s4d_scan(lam, w, skip, u) if by_scan else s4d_fft(lam, w, skip, u)
 
 
 def scan_is_faster(modes: int, batch: int, length: int) -> bool:
@@ -149,13 +151,12 @@ def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed
 
 def _packed(*tensors: Tensor, drop_silent: bool) -> tuple[Packed, int, ModuleType]:
     """The modes packed, how many jobs to make of one sequence, and the module of kernels."""
-    from numba import get_num_threads
-
     from aireprune.ops import numba_s4d
+    from aireprune.ops.kernels import threads
 
     *parts, u = (tensor.detach().numpy() for tensor in tensors)
     packed = pack(tuple(parts), numba_s4d.lanes(u.dtype), drop_silent)
-    enough = 2 * get_num_threads()
+    enough = 2 * threads()
     return packed, 1 if len(u) >= enough else min(len(packed.channel), -(-enough // max(len(u), 1))), numba_s4d
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from aireprune.discretize import DISCRETIZE
-from aireprune.ops.kernel_inputs import dense
+from aireprune.ops.kernel_inputs import dense, expect, forward_mode
 from aireprune.ops.scan import HAVE_NUMBA, fresh
 
 ACTIVATIONS = ("", "gelu", "half_glu1", "half_glu2", "full_glu")
@@ -28,7 +28,8 @@ def wants_grad(x: Tensor, module: nn.Module) -> bool:
 
 def fusible(z: Tensor, module: nn.Module) -> bool:
     """Whether the operators below can take the place of the module's forward: no gradient is wanted, z is on the CPU."""
-    return HAVE_NUMBA and z.device.type == "cpu" and z.is_floating_point() and not wants_grad(z, module)
+    here = HAVE_NUMBA and z.device.type == "cpu" and z.is_floating_point()
+    return here and not wants_grad(z, module) and not forward_mode()
 
 
 def s5_block(
@@ -57,6 +58,17 @@ def s5_block(
     (h,) each. Half precision is computed in single precision. reuse: the result may take the place of z; touching
     fresh memory costs as much as a third of the arithmetic.
     """
+    p, h = b.shape[:2]
+    expect("s5_block", z=(z, (*z.shape[:2], h)), b=(b, (p, h, 2)), d=(d, (h,)))
+    for name, tensors, shape in (
+        ("poles", poles, (p,)),
+        ("c", c, (h, p, 2)),
+        ("gate", [weight for weight, _ in gates], (h, h)),
+        ("bias", [bias for _, bias in gates], (h,)),
+        ("norm", norm_weights, (h,)),
+    ):
+        for tensor in tensors:
+            expect("s5_block", **{name: (tensor, shape)})
     working = torch.float64 if z.dtype == torch.float64 else torch.float32
     arguments = (
         _as(working, z),
@@ -77,6 +89,8 @@ def s5_block(
     )
     if reuse and z.dtype == working and z.is_contiguous():
         torch.ops.aireprune.s5_block_(*arguments)
+        if not z.is_inference():
+            torch.autograd.graph.increment_version(z)  # a graph that has saved z must notice
         return z
     return _as(z.dtype, torch.ops.aireprune.s5_block(*arguments))
 
@@ -88,21 +102,23 @@ def _as(dtype: torch.dtype, t: Tensor) -> Tensor:
 def _run(z: Tensor, out: Tensor, pole_re: Tensor, pole_im: Tensor, log_step: Tensor, step_rescale: float, clip_at: float,
          method: int, b: Tensor, c: Sequence[Tensor], c_scale: float, d: Tensor, activation: int, w: Sequence[Tensor],
          w_bias: Sequence[Tensor], norm: int, norm_weights: Sequence[Tensor], eps: float) -> None:  # fmt: skip
-    import numba
-
+    if not z.numel():
+        return
     from aireprune.ops import numba_s5
+    from aireprune.ops.kernels import threads
 
-    re = np.minimum(dense(pole_re).astype(np.float64), clip_at)
-    step = step_rescale * np.exp(dense(log_step).astype(np.float64))
-    log_radius, angle, factor = DISCRETIZE[METHODS[method]](re + 1j * dense(pole_im), step)
     affine = [dense(t) for t in norm_weights]
-    if len(affine) == 4:
-        weight, bias, mean, variance = affine
-        affine = [scale := weight / np.sqrt(variance + weight.dtype.type(eps)), bias - mean * scale]
+    with np.errstate(all="ignore"):  # what is no number shows in the result, as it does in torch
+        re = np.minimum(dense(pole_re).astype(np.float64), clip_at)
+        step = step_rescale * np.exp(dense(log_step).astype(np.float64))
+        log_radius, angle, factor = DISCRETIZE[METHODS[method]](re + 1j * dense(pole_im), step)
+        if len(affine) == 4:
+            weight, bias, mean, variance = affine
+            affine = [scale := weight / np.sqrt(variance + weight.dtype.type(eps)), bias - mean * scale]
     numba_s5.forward(
         dense(z), log_radius + 1j * angle, factor, dense(b), [dense(t) for t in c], c_scale, dense(d), activation,
         [dense(t) for t in w], [dense(t) for t in w_bias], norm, affine, eps,
-        min(torch.get_num_threads(), numba.get_num_threads()), out.detach().numpy(),
+        threads(), out.detach().numpy(),
     )  # fmt: skip
 
 
@@ -124,6 +140,8 @@ def _to_fresh_memory(z: Tensor, *rest: Any) -> Tensor:
 
 def _in_place(z: Tensor, *rest: Any) -> None:
     """A chunk of z is read for the last time by the step that writes it."""
+    if not z.is_contiguous():
+        raise ValueError("s5_block_ works in place and needs a contiguous z")
     _run(z, z, *rest)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aireprune.ops.kernel_inputs import expect, forward_mode
 from aireprune.ops.triton_support import have_triton
 
 HAVE_NUMBA = importlib.util.find_spec("numba") is not None
@@ -32,9 +33,10 @@ def diagonal_scan(lam: Tensor, bu: Tensor, bidirectional: bool = False) -> Tenso
     """
     if bu.dtype in (torch.bfloat16, torch.float16):  # autocast: states stay float32
         return diagonal_scan(lam, bu.float(), bidirectional).to(bu.dtype)
+    expect("diagonal_scan", lam=(lam, (bu.shape[-1] // 2,)), bu=(bu, (*bu.shape[:2], 2 * len(lam))))
     lam_re, lam_im = lam.real.contiguous().to(bu.dtype), lam.imag.contiguous().to(bu.dtype)
     fast = HAVE_NUMBA if bu.device.type == "cpu" else bu.is_cuda and have_triton()
-    if fast and bu.dtype in (torch.float32, torch.float64):
+    if fast and bu.dtype in (torch.float32, torch.float64) and not forward_mode():
         return _diagonal_scan(lam_re, lam_im, bu, bidirectional)
     return diagonal_scan_reference(lam_re, lam_im, bu, bidirectional)
 
@@ -51,12 +53,12 @@ def diagonal_scan_reference(lam_re: Tensor, lam_im: Tensor, bu: Tensor, bidirect
 
 
 def _recurrence(lam: Tensor, v: Tensor) -> Tensor:
-    state = torch.zeros_like(v[:, 0])
+    state = v.new_zeros(v.shape[0], v.shape[2])
     states = []
     for v_t in v.unbind(1):
         state = lam * state + v_t
         states.append(state)
-    return torch.stack(states, dim=1)
+    return torch.stack(states, dim=1) if states else v
 
 
 @torch.library.custom_op("aireprune::diagonal_scan", mutates_args=(), device_types="cpu")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.ops.kernel_inputs import LOG2E, columns, dense, needs_grad
+from aireprune.ops.kernel_inputs import LOG2E, columns, dense, expect, forward_mode, needs_grad
 from aireprune.ops.scan import HAVE_NUMBA
 from aireprune.ops.triton_support import have_triton
 
@@ -41,8 +41,14 @@ def selective_scan(
 
     reuse_dt: where no gradient is wanted, y may take dt's memory; touching fresh memory costs as much as a few states.
     """
+    (batch, length, channels), n = x.shape, A.shape[-1]
+    per_channel, per_state = (batch, length, channels), (batch, length, n)
+    expect(
+        "selective_scan", dt=(dt, per_channel), A=(A, (channels, n)), B=(B, per_state), C=(C, per_state), D=(D, (channels,)),
+        dt_bias=(dt_bias, (channels,)), z=(z, per_channel), initial=(initial, (batch, channels, n)),
+    )  # fmt: skip
     working = torch.float64 if x.dtype == torch.float64 else torch.float32
-    channels = A.shape[0]
+    numba = HAVE_NUMBA and x.device.type == "cpu" and not forward_mode()
     arguments = (
         x.to(working),
         dt.to(working),
@@ -54,21 +60,15 @@ def selective_scan(
         None if z is None else z.to(working),
         x.new_zeros(x.shape[0], *A.shape, dtype=working) if initial is None else initial.to(working),
     )
-    if (
-        HAVE_NUMBA
-        and x.device.type == "cpu"
-        and reuse_dt
-        and not torch.is_grad_enabled()
-        and arguments[1].is_contiguous()
-    ):
+    if numba and reuse_dt and not torch.is_grad_enabled() and arguments[1].is_contiguous():
         state = arguments[-1].transpose(1, 2).clone(memory_format=torch.contiguous_format)
         _selective_scan_(*arguments[:-1], state)
         y, final = arguments[1], state.transpose(1, 2).contiguous()
-    elif HAVE_NUMBA and x.device.type == "cpu":
+    elif numba:
         y, final = _selective_scan(*arguments)
     elif x.is_cuda and initial is None and HAVE_MAMBA_SSM:
         y, final = mamba_ssm_scan(*arguments[:-1])
-    elif x.is_cuda and have_triton() and not needs_grad(*(t for t in arguments if t is not None)):
+    elif x.is_cuda and have_triton() and not needs_grad(*arguments) and not forward_mode():
         y, final = _selective_scan(*arguments)
     else:
         y, final = selective_scan_reference(*arguments)
@@ -107,7 +107,7 @@ def selective_scan_reference(
         step = delta[:, t, :, None]
         h = torch.exp(step * A) * h + step * B[:, t, None, :] * x[:, t, :, None]
         outputs.append((h * C[:, t, None, :]).sum(-1))
-    y = torch.stack(outputs, dim=1) + D * x
+    y = (torch.stack(outputs, dim=1) if outputs else 0) + D * x
     return (y if z is None else y * F.silu(z)), h
 
 
@@ -123,6 +123,11 @@ def selective_step(
     z: Tensor | None = None,
 ) -> Tensor:
     """One step of decoding, no gradients: x, dt, z (b, D), B and C (b, N); `state` (b, D, N) is updated in place."""
+    (batch, channels), n = x.shape, A.shape[-1]
+    expect(
+        "selective_step", state=(state, (batch, channels, n)), dt=(dt, (batch, channels)), A=(A, (channels, n)),
+        B=(B, (batch, n)), C=(C, (batch, n)), D=(D, (channels,)), dt_bias=(dt_bias, (channels,)), z=(z, (batch, channels)),
+    )  # fmt: skip
     if HAVE_NUMBA and x.device.type == "cpu" and x.dtype == state.dtype == torch.float32 and state.is_contiguous():
         out: Tensor = _selective_step(state, x, dt, A.float(), B, C, D.float(), dt_bias.float(), z)
         return out
@@ -202,13 +207,12 @@ def scan_into(
     y: Tensor,
 ) -> None:
     """The kernel itself: y (b, L, D), which may be dt, and state (b, N, D) are filled."""
-    import numba
-
+    from aireprune.ops.kernels import threads
     from aireprune.ops.numba_selective import selective_forward
 
     out = y.detach().numpy()
     gate, column = (out, 0) if z is None else columns(z)
-    width = block_width(x.shape[0], x.shape[2], numba.get_num_threads())
+    width = block_width(x.shape[0], x.shape[2], threads())
     inputs = [dense(t) for t in (x, dt, A, B, C, D, dt_bias)]
     selective_forward(*inputs, gate, z is not None, state.detach().numpy(), out, column, width)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.ops.kernel_inputs import LOG2E, dense, needs_grad
+from aireprune.ops.kernel_inputs import LOG2E, dense, expect, forward_mode, needs_grad
 from aireprune.ops.scan import HAVE_NUMBA
 
 CHUNK = 32  # time steps that one matrix product covers; longer chunks spend more on their decay matrices
@@ -36,11 +36,18 @@ def ssd_scan(
 
     Delta is clipped to `limits`.
     """
+    (batch, length, heads, width), (groups, n) = x.shape, B.shape[2:]
+    if groups == 0 or heads % groups:
+        raise ValueError(f"ssd_scan: {heads} heads cannot be divided into {groups} groups")
+    expect(
+        "ssd_scan", dt=(dt, (batch, length, heads)), A=(A, (heads,)), D=(D, (heads,)), dt_bias=(dt_bias, (heads,)),
+        B=(B, (batch, length, groups, n)), C=(C, (batch, length, groups, n)), initial=(initial, (batch, heads, width, n)),
+    )  # fmt: skip
     working = torch.float64 if x.dtype == torch.float64 else torch.float32
     tensors = [t.to(working) for t in (x, dt, A, B, C, D, dt_bias)]
-    state = x.new_zeros(*x.shape[::2], x.shape[3], B.shape[3]) if initial is None else initial
+    state = x.new_zeros(batch, heads, width, n) if initial is None else initial
     state = state.to(working)
-    fused = HAVE_NUMBA and x.device.type == "cpu" and not needs_grad(*tensors, state)
+    fused = HAVE_NUMBA and x.device.type == "cpu" and not needs_grad(*tensors, state) and not forward_mode()
     run: Any = _ssd_scan if fused else ssd_chunked
     y, final = run(*tensors, float(limits[0]), float(limits[1]), state)
     return y.to(x.dtype), final
@@ -51,7 +58,12 @@ def ssd_step(
 ) -> Tensor:
     """One step of decoding, no gradients: x (b, H, P), dt (b, H), B and C (b, G, N); `state` is updated in place."""
     single = x.dtype == state.dtype == torch.float32
-    if HAVE_NUMBA and x.device.type == "cpu" and single and state.is_contiguous():
+    (batch, heads, width), (groups, n) = x.shape, B.shape[1:]
+    expect(
+        "ssd_step", state=(state, (batch, heads, width, n)), dt=(dt, (batch, heads)), A=(A, (heads,)), D=(D, (heads,)),
+        dt_bias=(dt_bias, (heads,)), B=(B, (batch, groups, n)), C=(C, (batch, groups, n)),
+    )  # fmt: skip
+    if HAVE_NUMBA and x.device.type == "cpu" and single and state.is_contiguous() and heads % max(groups, 1) == 0:
         out: Tensor = _ssd_step(state, x, dt.float(), A.float(), B.float(), C.float(), D.float(), dt_bias.float())
         return out
     y, final = ssd_scan(x[:, None], dt[:, None], A, B[:, None], C[:, None], D, dt_bias, initial=state)
@@ -102,6 +114,8 @@ def ssd_chunked(
     Exponents are never positive, so nothing overflows. The last chunk is filled up with steps of length 0.
     """
     batch, length, heads, width = x.shape
+    if length == 0:
+        return x, initial
     groups, n = B.shape[2:]
     size = min(CHUNK, max(length, 1))
     fill = -length % size

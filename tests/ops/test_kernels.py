@@ -8,14 +8,14 @@ import sys
 USER = """
 import sys
 from pathlib import Path
-from aireprune.ops import kernel_cache
-kernel_cache._HERE = Path(sys.argv[1])
+from aireprune.ops import kernels
+kernels._HERE = Path(sys.argv[1])
 sys.path.insert(0, sys.argv[1])
 import caller
 print(caller.twice(1.0), sum(caller.twice.stats.cache_hits.values()))
 """
 CALLER = """
-from aireprune.ops.kernel_cache import kernel
+from aireprune.ops.kernels import kernel
 from helper import once
 @kernel()
 def twice(x):
