@@ -257,12 +257,12 @@ def test_product_with_packed_weights(dtype):
 NARROW = """
 import sys
 import llvmlite.binding as llvm
-import numba
 import numpy as np
-true = llvm.get_host_cpu_features
-llvm.get_host_cpu_features = lambda: {"avx": sys.argv[1] == "32"}
+true = llvm.get_host_cpu_features()
+class Claimed(dict):
+    flatten = true.flatten  # numba compiles for the machine as it is
+llvm.get_host_cpu_features = lambda: Claimed(avx=sys.argv[1] == "32")
 from aireprune.ops import numba_gemm
-llvm.get_host_cpu_features = true
 from aireprune.ops.numba_recurrence import recurrence
 import test_s5
 assert numba_gemm.VECTOR == int(sys.argv[1])
