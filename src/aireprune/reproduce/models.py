@@ -16,10 +16,7 @@ METHODS = (*BASELINES, "aire")
 RATIOS = tuple(round(0.1 * i, 1) for i in range(10))
 ABLATION_RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8)
 EXAMPLES = {"mini": (500, 1000), "paper": (0, 0)}  # of validation and test; 0: all
-FEWER = {  # the slowest to judge and to fit
-    "smnist-mamba": {"validation": 300, "examples": 500, "calibrate_count": 64},
-    "image-s4d": {"validation": 250, "examples": 500, "calibrate_count": 64},
-}
+FEWER_TO_FIT = {"smnist-mamba": 64, "image-s4d": 64}  # sequences to calibrate with: the slowest to fit
 DROP = {"mini": 2.0, "paper": 1.0}  # points that a safe ratio may cost; a point of 500 examples is five of them
 ABLATED = ("listops-s5", "pathfinder-s5", "listops-s4d")
 
@@ -108,8 +105,8 @@ def ablations(length: int) -> tuple[Variant, ...]:
 def settings(entry: Entry, recipe: str) -> Settings:
     validation, test = EXAMPLES[recipe]
     sizes: dict[str, Any] = {"validation": validation, "examples": test}
-    if recipe == "mini":
-        sizes |= FEWER.get(entry.name, {})
+    if recipe == "mini" and entry.name in FEWER_TO_FIT:
+        sizes["calibrate_count"] = FEWER_TO_FIT[entry.name]
     return Settings(variants(entry.family), RATIOS, drop=DROP[recipe], **sizes)
 
 
