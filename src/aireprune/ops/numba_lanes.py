@@ -167,7 +167,9 @@ class Lanes:
     def softplus(self, x):
         """log(1 + e^x) = max(x, 0) + log1p(t), t = e^-|x|"""
         t = self.exp2(self.mul(self.magnitude(x), self.constant(-LOG2E)))
-        positive = self.builder.select(self.builder.fcmp_ordered(">", x, self.zero()), x, self.zero())  # t may be no number
+        positive = self.builder.select(
+            self.builder.fcmp_ordered(">", x, self.zero()), x, self.zero()
+        )  # t may be no number
         return self.add(self.mul(t, self.polynomial(t, _LOG1P[self.bytes])), positive)
 
     def damped(self, x, u):
