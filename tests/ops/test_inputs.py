@@ -109,9 +109,9 @@ def test_scans_over_no_steps():
         y, state = ssd_scan(**arguments)
         assert y.shape == (2, 0, 4, 3)
         assert not state.any()
-        y, state = selective_scan(**selective(length=0))
-        assert y.shape == (2, 0, 20)
-        assert not state.any()
+    y, state = selective_scan(**selective(length=0))
+    assert y.shape == (2, 0, 20)
+    assert not state.any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

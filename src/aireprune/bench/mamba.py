@@ -6,6 +6,7 @@ Weights are random. Everything that is compared takes turns within one run.
 from __future__ import annotations
 
 import copy
+import importlib.util
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -71,12 +72,8 @@ def _products(layer: MambaLayer, u: Tensor) -> Callable[[], object]:
 
 def make_model(kind: str, layers: int) -> Any:
     """transformers' Mamba or Mamba-2 in the shape of the 130M models."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise AireError(
-            "the whole models need transformers: pip install 'aireprune[hf]', or pass --layers 0 to leave them out"
-        ) from error
+    import transformers
+
     torch.manual_seed(0)
     if kind == "mamba":
         return transformers.MambaForCausalLM(transformers.MambaConfig(num_hidden_layers=layers)).eval()
@@ -114,6 +111,10 @@ def bench_mamba(
     batch: int, length: int, widths: tuple[int, ...], layers: int, repeats: int, model_repeats: int
 ) -> dict[str, Any]:
     """Median seconds, and ratios as (median, lower quartile, upper quartile) over the rounds."""
+    if layers and importlib.util.find_spec("transformers") is None:
+        raise AireError(
+            "The whole models need transformers: pip install 'aireprune[hf]', or leave them out with --layers 0."
+        )
     result: dict[str, Any] = {"batch": batch, "length": length, "layers": layers, "mixer": {}, "model": {}}
     with torch.inference_mode():
         times = take_turns(scan_runs(batch, length, 2 * 768, (16, 8, 4, 1)), 40 * repeats)  # milliseconds each

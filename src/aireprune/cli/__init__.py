@@ -21,7 +21,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point: user errors become one sentence on standard error and exit status 1."""
-    from aireprune.cli import commands  # noqa: F401  (registers the commands)
+    from aireprune.cli import bench_commands, commands  # noqa: F401  (registers the commands)
 
     try:
         app()

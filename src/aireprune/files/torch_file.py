@@ -137,11 +137,11 @@ def _load(path: Path) -> Any:
             raise AireError(
                 f"{path} is a TorchScript archive, a program; save only model.state_dict() instead."
             ) from None
-        raise AireError(f"{path} is damaged or truncated: PyTorch cannot read it ({_first_line(error)}).") from None
+        raise AireError(f"{path} is damaged or truncated: PyTorch cannot read it ({_first_sentence(error)}).") from None
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+def _first_sentence(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0].rstrip(".")[:200]
 
 
 def _values(tensor: torch.Tensor, where: str) -> np.ndarray:
