@@ -12,6 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from aireprune.errors import AireError
 
+# Gloo's own thread lets go of a barrier some time after it was passed. If that is the last reference, the thread wants
+# Python's lock, and where the interpreter is already ending, that aborts the process: so one reference stays here.
+_LAST_BARRIER: list[distributed.Work] = []
+
 
 @dataclass(frozen=True)
 class Workers:
@@ -39,8 +43,10 @@ class Workers:
         return DistributedDataParallel(model, device_ids=[self.device.index] if self.device.type == "cuda" else None)
 
     def wait(self) -> None:
+        """Until every process is here."""
         if self.count > 1:
-            distributed.barrier()
+            _LAST_BARRIER[:] = [distributed.barrier(async_op=True)]
+            _LAST_BARRIER[0].wait()
 
 
 def join(device: str | None = None) -> Workers:
