@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
 
 VECTOR_BYTES = 64
 LOG2E = 1.4426950408889634
@@ -22,6 +24,13 @@ LOG2E = 1.4426950408889634
 def lanes(dtype: np.dtype) -> int:
     """W: values per vector of a floating point type."""
     return VECTOR_BYTES // np.dtype(dtype).itemsize
+
+
+def _splits_exponents() -> bool:
+    """Whether numba compiles for a machine with instructions for u - floor(u) and for x 2^floor(u): AVX-512 DQ."""
+    settings = numba.config
+    features = settings.CPU_FEATURES or ("" if settings.CPU_NAME else get_host_cpu_features())
+    return "+avx512dq" in features.split(",")
 
 
 def _polynomial(function, degree, low, high):
@@ -34,9 +43,13 @@ def _log1p_over(t):
     return np.log1p(t) / t
 
 
-# by bytes of the type: 2^r on [-1/2, 1/2] and log1p(t) / t on [0, 1]
-_EXP2 = {4: _polynomial(np.exp2, 5, -0.5, 0.5), 8: _polynomial(np.exp2, 12, -0.5, 0.5)}
+SPLITS_EXPONENTS = _splits_exponents()  # else bits are added to exponents
+
+# by bytes of the type: 2^r on [0, 1] and on [-1/2, 1/2], and log1p(t) / t on [0, 1]
+_EXP2_UP = {4: _polynomial(np.exp2, 5, 0, 1), 8: _polynomial(np.exp2, 12, 0, 1)}
+_EXP2_AROUND = {4: _polynomial(np.exp2, 5, -0.5, 0.5), 8: _polynomial(np.exp2, 12, -0.5, 0.5)}
 _LOG1P = {4: _polynomial(_log1p_over, 8, 0, 1), 8: _polynomial(_log1p_over, 20, 0, 1)}
+_DOWN = 0b1001  # round down, raise nothing
 _MANTISSA = {4: 23, 8: 52}
 _SMALLEST = {4: -126.0, 8: -1022.0}  # exponents of the smallest normal number
 
@@ -150,9 +163,27 @@ class Lanes:
     # functions
 
     def exp2(self, u):
-        """2^u for u below the overflow; results below the smallest normal number come out as that.
+        """2^u for u below the overflow; results below the smallest normal number come out as that, or as zero."""
+        return self._exp2_by_parts(u) if SPLITS_EXPONENTS else self._exp2_by_bits(u)
 
-        Adding 1.5 * 2^mantissa rounds u to an integer, which then stands in the lowest bits; these two operations
+    def _exp2_by_parts(self, u):
+        """2^(u - floor(u)) times 2^floor(u): one instruction for each of the two parts."""
+        fraction = self._avx512("reduce", u, ir.Constant(ir.IntType(32), _DOWN))
+        return self._avx512("scalef", self.polynomial(fraction, _EXP2_UP[self.bytes]), u)
+
+    def _avx512(self, name, *operands):
+        """An instruction of all lanes, rounding as everything else does."""
+        kind = {4: "ps", 8: "pd"}[self.bytes]
+        every, rounding = ir.Constant(ir.IntType(self.count), -1), ir.Constant(ir.IntType(32), 4)
+        arguments = [*operands, self.zero(), every, rounding]
+        signature = ir.FunctionType(self.vector, [argument.type for argument in arguments])
+        function = cgutils.get_or_insert_function(
+            self.builder.module, signature, f"llvm.x86.avx512.mask.{name}.{kind}.512"
+        )
+        return self.builder.call(function, arguments)
+
+    def _exp2_by_bits(self, u):
+        """Adding 1.5 * 2^mantissa rounds u to an integer, which then stands in the lowest bits; these two operations
         must not be simplified, so they carry no flags (and the kernels no fast-math).
         """
         mantissa = _MANTISSA[self.bytes]
@@ -161,7 +192,9 @@ class Lanes:
         r = self.builder.fsub(u, self.builder.fsub(shifted, magic))
         shift = ir.Constant(self.words, [ir.Constant(self.word, mantissa)] * self.count)
         exponent = self.builder.shl(self.builder.bitcast(shifted, self.words), shift)
-        scaled = self.builder.add(self.builder.bitcast(self.polynomial(r, _EXP2[self.bytes]), self.words), exponent)
+        scaled = self.builder.add(
+            self.builder.bitcast(self.polynomial(r, _EXP2_AROUND[self.bytes]), self.words), exponent
+        )
         return self.builder.bitcast(scaled, self.vector)
 
     def softplus(self, x):
@@ -174,7 +207,8 @@ class Lanes:
 
     def damped(self, x, u):
         """x / (1 + 2^u); a division occupies a unit of its own, beside the ones that multiply."""
-        u = self.smaller(u, self.constant(-_SMALLEST[self.bytes]))
+        if not SPLITS_EXPONENTS:
+            u = self.smaller(u, self.constant(-_SMALLEST[self.bytes]))
         return self.builder.fdiv(x, self.add(self.constant(1.0), self.exp2(u)))
 
     def gated(self, x, gate):
