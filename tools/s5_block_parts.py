@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from numba import njit
 
 from aireprune.bench.s5 import LRA, make_model
 from aireprune.ops import numba_gemm, numba_s5
+from aireprune.ops.numba_lanes import aligned_rows
 
 ROWS = numba_s5.CHUNK
 gelu, gate, scan, gemm = numba_s5._skip_and_gelu, numba_s5._add_gated, numba_s5._scan, numba_gemm.gemm
@@ -21,9 +23,9 @@ gelu, gate, scan, gemm = numba_s5._skip_and_gelu, numba_s5._add_gated, numba_s5.
 
 def draw(*shape: int) -> np.ndarray:
     """Random numbers that begin at a cache line, as they do in the block."""
-    (found,) = numba_s5._aligned(np.dtype(np.float32), shape)
+    found: np.ndarray = aligned_rows(1, math.prod(shape), np.dtype(np.float32)).reshape(shape)
     found[...] = 0.1 * np.random.default_rng(0).standard_normal(shape)
-    return np.asarray(found)
+    return found
 
 
 def best(run: Callable[[], object], times: int = 1) -> float:

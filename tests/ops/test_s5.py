@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from aireprune.discretize import DISCRETIZE
 from aireprune.nn.s5 import S5Block, S5Config, S5Model, initialize
 from aireprune.ops import s5 as operators
 from aireprune.ops.numba_gemm import gemm, pack_panel, padded, panels
+from aireprune.ops.numba_s5 import discrete_pole
 
 ACTIVATIONS = ("full_glu", "half_glu1", "half_glu2", "gelu")
 
@@ -233,6 +235,20 @@ def test_compile_and_export():
         exported = torch.export.export(model, (x,))
     assert sum(str(node.target) == "aireprune.s5_block.default" for node in exported.graph.nodes) == 2
     torch.testing.assert_close(exported.module()(x), expected)
+
+
+@pytest.mark.parametrize("method", DISCRETIZE)
+def test_the_kernel_discretises_as_the_method_does(method):
+    """Ordinary poles, ones near zero where the quotient cancels, zero, one that bilinear makes zero, unstable ones."""
+    rng = np.random.default_rng(0)
+    poles = -np.exp(rng.uniform(-20, 3, 200)) + 1j * rng.uniform(-40, 40, 200) * np.exp(rng.uniform(-20, 0, 200))
+    poles = np.concatenate([poles, [0, -2, 2e-4j, 0.3 + 0.2j, -1e3]])
+    steps = np.concatenate([np.exp(rng.uniform(-9, 1, 200)), np.ones(5)])
+    expected = np.transpose(DISCRETIZE[method](poles, steps))
+    found = [
+        discrete_pole(pole.real, pole.imag, step, method == "bilinear") for pole, step in zip(poles, steps, strict=True)
+    ]
+    np.testing.assert_allclose(np.array(found), expected, rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

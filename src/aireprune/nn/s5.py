@@ -164,7 +164,7 @@ class S5Block(nn.Module):
     def forward(self, z: Tensor, reuse: bool = False) -> Tensor:
         """reuse: the result may take the place of z, if no gradient is wanted."""
         if self.whole and fusible(z, self):
-            return self._fused(z, reuse)
+            return self.fused(z, reuse)
         out = z + self.gate(self.seq(self.norm(z) if self.prenorm else z))
         return out if self.prenorm else self.norm(out)
 
@@ -184,8 +184,8 @@ class S5Block(nn.Module):
             and not any(part.training for part in self.children())
         )
 
-    def _fused(self, z: Tensor, reuse: bool) -> Tensor:
-        """The whole block as one operator. It takes the weights as they are at this call."""
+    def fused(self, z: Tensor, reuse: bool = False) -> Tensor:
+        """A whole block as one operator, if no gradient is wanted. It takes the weights as they are at this call."""
         norm, batch = self.norm, isinstance(self.norm, BatchNorm)
         statistics = (norm.running_mean, norm.running_var) if isinstance(norm, BatchNorm) else ()
         gates: list[nn.Linear] = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
@@ -248,7 +248,8 @@ class S5Model(nn.Module):
         """What the head takes of a few sequences; all layers work in the same memory."""
         z = self.encode(x)
         for layer in self.layers:
-            z = layer(z, reuse=True)
+            assert isinstance(layer, S5Block)
+            z = layer.fused(z, reuse=True)
         return pooled(z, lengths, self.config.mode)
 
 

@@ -16,7 +16,6 @@ of a sequence, is computed once for both directions.
 from __future__ import annotations
 
 import math
-from itertools import accumulate
 
 import numpy as np
 from numba import njit, prange, types
@@ -35,38 +34,28 @@ CHUNK = 96  # steps; a multiple of every tile's rows
 LAYER, GELU, HALF_GLU1, HALF_GLU2, FULL_GLU = range(5)  # activation
 NO_NORM, PRE_BATCH, PRE_LAYER, POST_BATCH, POST_LAYER = range(5)  # a batch norm only multiplies and adds
 _BUDGET = 2 << 20  # bytes of B u per thread that may be waiting for their readout, unless one sequence has more
+_PARTS = 11  # of the memory that a call works in, each with a start at a cache line of its own
 _SQRT_8_OVER_PI = math.sqrt(8 / math.pi)
 
 
-def forward(z, log_lam, factor, b, c, c_scale, d, activation, w, w_bias, norm, affine, eps, workers, out):
-    """z (b, L, h) -> out (b, L, h). Logarithms of the discrete poles and the factors of B's rows (P,), complex128;
-    b (P, h, 2); c: (h, P, 2) per direction; d (h,); w, w_bias: (h, h) and (h,) of each gate matrix; affine: what the
-    norm multiplies by and adds, (h,) each, if there is one."""
-    batch, length, h = z.shape
-    p, directions = len(factor), len(c)
-    scale, offset = affine or (np.ones(h, z.dtype), np.zeros(h, z.dtype))
-    b_rows, c_rows = np.empty((2 * p, h), z.dtype), np.empty((h, directions * 2 * p), z.dtype)
+def forward(
+    z, poles, step_rescale, clip_at, bilinear, b, c, c_scale, d, activation, w, w_bias, norm, affine, eps, workers, out
+):  # fmt: skip
+    """z (b, L, h) -> out (b, L, h). poles: real and imaginary parts and logarithms of steps, (P,) each; b (P, h, 2);
+    c: (h, P, 2) per direction; d (h,); w, w_bias: (h, h) and (h,) of each gate matrix; affine: the norm's weight and
+    bias and, if it is a batch norm, its mean and variance, (h,) each."""
+    (batch, length, h), nothing = z.shape, np.empty(0, z.dtype)
     w_rows, w_constant = _stacked(w, (0, h), z.dtype), _stacked(w_bias, (0,), z.dtype)
-    wide, narrow = _wide(2 * p, z), _wide(h, z)
-    group = min(batch, max(1, workers * _BUDGET // max(length * wide * z.itemsize, 1)))
-    matrices = (b_rows, c_rows, w_rows)
-    packed, biases = [_wide(len(rows), z) * rows.shape[1] for rows in matrices], (wide, narrow, _wide(len(w_rows), z))
-    bu, ends, *rest = _aligned(
-        z.dtype,
-        (group * length, wide),
-        (group * -(-length // CHUNK), directions * 2 * p),
-        *((count,) for count in packed),
-        *((1, count) for count in biases),
-        (workers, CHUNK, h if norm == PRE_LAYER else 0),
-        (workers, CHUNK, directions * 2 * p),
-        (workers, CHUNK, narrow),
-        (workers, CHUNK, h),
-        (workers, CHUNK, biases[-1]),
-    )
+    states, gates, lanes = len(c) * 2 * len(b), len(w_rows), VECTOR_BYTES // z.itemsize
+    width = 2 * len(b) + lanes  # of B u, at most
+    group = min(batch, max(1, workers * _BUDGET // max(length * width * z.itemsize, 1)))
+    per_sequence, per_step = length * width + -(-length // CHUNK) * states, 3 * h + states + gates + 2 * lanes
+    weights = width * h + (h + lanes) * states + (gates + lanes) * h
+    room = group * per_sequence + workers * CHUNK * per_step + weights + _PARTS * lanes
     _turns(
-        z.reshape(-1, h), batch, length, log_lam, factor, b, c[0], c[-1], c_scale, d, matrices, w_constant, tuple(rest[:3]),
-        tuple(rest[3:6]), scale, offset, activation, norm, eps, bu, ends, tuple(rest[6:]), z.ctypes.data == out.ctypes.data,
-        out.reshape(-1, h),
+        z.reshape(-1, h), batch, length, group, poles, step_rescale, clip_at, bilinear, b, c[0], c[-1], len(c), c_scale, d,
+        w_rows, w_constant, (*affine, nothing, nothing, nothing, nothing)[:4], activation, norm, eps, workers,
+        np.empty(room, z.dtype), z.ctypes.data == out.ctypes.data, out.reshape(-1, h),
     )  # fmt: skip
 
 
@@ -74,6 +63,75 @@ def _stacked(parts, empty, dtype):
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.empty(empty, dtype)
+
+
+@njit(error_model="numpy")
+def discrete_pole(re, im, step, bilinear):
+    """log|lam|, arg(lam) and the factor of a row of B: `aireprune.discretize` for a single pole."""
+    if bilinear:
+        ar, ai = re * step / 2, im * step / 2
+        square = (1 - ar) * (1 - ar) + ai * ai
+        lam_r, lam_i = (1 - ar * ar - ai * ai) / square, 2 * ai / square
+        factor = complex(step * (1 - ar) / square, step * ai / square)
+        return math.log1p(4 * ar / square) / 2, math.atan2(lam_i, lam_r), factor
+    x, y = re * step, im * step
+    square = x * x + y * y
+    if square < 1e-6:
+        z = complex(x, y)
+        return x, y, step * (1 + z / 2 * (1 + z / 3 * (1 + z / 4 * (1 + z / 5))))
+    half = math.sin(y / 2)
+    grown_r, grown_i = math.expm1(x) * math.cos(y) - 2 * half * half, math.exp(x) * math.sin(y)  # lam - 1
+    return x, y, complex(step * (grown_r * x + grown_i * y) / square, step * (grown_i * x - grown_r * y) / square)
+
+
+@njit(error_model="numpy")
+def _discrete(poles, step_rescale, clip_at, bilinear):
+    """Discrete poles and their CHUNK-th powers, (P,) each, and the factors of B's rows."""
+    keep_apart()
+    re, im, log_step = poles
+    p = re.shape[0]
+    lr, li, power_r, power_i = np.empty_like(re), np.empty_like(re), np.empty_like(re), np.empty_like(re)
+    factor = np.empty(p, np.complex128)
+    for i in range(p):
+        clipped = clip_at if re[i] > clip_at else np.float64(re[i])
+        step = step_rescale * math.exp(np.float64(log_step[i]))
+        radius, angle, factor[i] = discrete_pole(clipped, np.float64(im[i]), step, bilinear)
+        lr[i], li[i] = math.exp(radius) * math.cos(angle), math.exp(radius) * math.sin(angle)  # the radius may be -inf
+        power_r[i] = math.exp(CHUNK * radius) * math.cos(CHUNK * angle)
+        power_i[i] = math.exp(CHUNK * radius) * math.sin(CHUNK * angle)
+    return (lr, li), (power_r, power_i), factor
+
+
+@njit(error_model="numpy")
+def _affine(norm, weights, eps):
+    """What the norm multiplies by and adds, (h,) each."""
+    keep_apart()
+    weight, bias, mean, variance = weights
+    scale, offset = weight.copy(), bias.copy()
+    if norm in (PRE_BATCH, POST_BATCH):
+        for j in range(weight.shape[0]):
+            scale[j] = weight[j] / np.sqrt(variance[j] + weight.dtype.type(eps))
+            offset[j] = bias[j] - mean[j] * scale[j]
+    return scale, offset
+
+
+@njit
+def _constants(norm, affine, d, w_constant, widths):
+    """What B's product takes of the norm before the layer, the skip weights, and the biases of the three products."""
+    keep_apart()
+    scale, offset = affine
+    h = d.shape[0]
+    to_b, add_b, skip = np.ones(h, d.dtype), np.zeros(h, d.dtype), d.copy()
+    bias_b, bias_c = np.zeros((1, widths[0]), d.dtype), np.zeros((1, widths[1]), d.dtype)
+    bias_w = np.zeros((1, widths[2]), d.dtype)
+    for j in range(w_constant.shape[0]):
+        bias_w[0, j] = w_constant[j]
+    if norm in (PRE_BATCH, PRE_LAYER):
+        for j in range(h):
+            to_b[j], add_b[j] = scale[j], offset[j]
+            skip[j] = d[j] * scale[j]
+            bias_c[0, j] = d[j] * offset[j]
+    return (to_b, add_b), skip, (bias_b, bias_c, bias_w)
 
 
 @njit(fastmath=_FAST)
@@ -104,53 +162,45 @@ def _readout_row(c, i, scale, column, rows):
         rows[i, column + p + j] = -scale * c[i, j, 1]
 
 
-def _aligned(dtype, *shapes):
-    """Empty arrays that begin at a cache line each: a vector that straddles two lines is loaded twice."""
-    line = 64 // dtype.itemsize
-    starts = list(accumulate((-(-math.prod(shape) // line) * line for shape in shapes), initial=0))
-    memory = np.empty(starts[-1] + line, dtype)
-    memory = memory[-memory.ctypes.data % 64 // dtype.itemsize :]
-    return [
-        memory[start : start + math.prod(shape)].reshape(shape) for start, shape in zip(starts, shapes, strict=False)
-    ]
-
-
-def _wide(n, like):
-    return int(padded(n, like.itemsize))
+@njit
+def _take(memory, at, pages, rows, width):
+    """An array (pages, rows, width) from `at` on, and where the next one may start: at a cache line, because a vector that
+    straddles two lines is loaded twice."""
+    size, line = pages * rows * width, 64 // memory.itemsize
+    return memory[at : at + size].reshape(pages, rows, width), at + (size + line - 1) // line * line
 
 
 @kernel(parallel=True)  # what is compiled within inherits fast-math, which Lanes does not stand
 def _turns(
-    z, batch, length, log_lam, factor, b, c_forwards, c_backwards, c_scale, d, matrices, w_constant, packed, biases,
-    scale, offset, activation, norm, eps, bu, ends, scratch, in_place, out,
+    z, batch, length, group, poles, step_rescale, clip_at, bilinear, b, c_forwards, c_backwards, directions, c_scale, d,
+    w_rows, w_constant, norm_weights, activation, norm, eps, workers, memory, in_place, out,
 ):  # fmt: skip
-    """Two turns for the weights, two for a group; z, out (b * L, h), bu (group * L, 2P), ends (group * chunks, d * 2P)."""
-    us, xs, ys, gs, vs = scratch
-    (b_rows, c_rows, w_rows), (packed_b, packed_c, packed_w), (bias_b, bias_c, bias_w) = matrices, packed, biases
-    p, h, before = factor.shape[0], z.shape[1], norm in (PRE_BATCH, PRE_LAYER)
-    workers, chunks, group = us.shape[0], (length + CHUNK - 1) // CHUNK, bu.shape[0] // length
-    directions = ends.shape[1] // max(1, 2 * p)
-    lr, li, power_r, power_i = np.empty(p, z.dtype), np.empty(p, z.dtype), np.empty(p, z.dtype), np.empty(p, z.dtype)
-    for i in range(p):
-        radius, angle = log_lam[i].real, log_lam[i].imag  # the radius of a pole at zero is -inf
-        lr[i], li[i] = math.exp(radius) * math.cos(angle), math.exp(radius) * math.sin(angle)
-        power_r[i] = math.exp(CHUNK * radius) * math.cos(CHUNK * angle)
-        power_i[i] = math.exp(CHUNK * radius) * math.sin(CHUNK * angle)
-    skip, to_b, add_b = d.copy(), np.ones(h, z.dtype), np.zeros(h, z.dtype)
-    bias_b[0], bias_c[0], bias_w[0] = 0, 0, 0
-    bias_w[0, : w_constant.shape[0]] = w_constant
-    if before:
-        to_b, add_b = scale, offset
-        for j in range(h):
-            skip[j] = d[j] * scale[j]
-            bias_c[0, j] = d[j] * offset[j]
+    """Two turns for the weights, two for a group of sequences; z, out (b * L, h)."""
+    p, h, chunks = b.shape[0], z.shape[1], (length + CHUNK - 1) // CHUNK
+    widths = padded(2 * p, z.itemsize), padded(h, z.itemsize), padded(w_rows.shape[0], z.itemsize)
+    (lr, li), (power_r, power_i), factor = _discrete(poles, step_rescale, clip_at, bilinear)
+    scale, offset = _affine(norm, norm_weights, eps)
+    (to_b, add_b), skip, (bias_b, bias_c, bias_w) = _constants(norm, (scale, offset), d, w_constant, widths)
+    b_rows, c_rows = np.empty((2 * p, h), z.dtype), np.empty((h, directions * 2 * p), z.dtype)
+    states, u_width = directions * 2 * p, h if norm == PRE_LAYER else 0
+    at = -memory.ctypes.data % 64 // z.itemsize
+    bu, at = _take(memory, at, 1, group * length, widths[0])
+    ends, at = _take(memory, at, 1, group * chunks, states)
+    packed_b, at = _take(memory, at, 1, 1, widths[0] * h)
+    packed_c, at = _take(memory, at, 1, 1, widths[1] * states)
+    packed_w, at = _take(memory, at, 1, 1, widths[2] * h)
+    us, at = _take(memory, at, workers, CHUNK, u_width)
+    xs, at = _take(memory, at, workers, CHUNK, states)
+    ys, at = _take(memory, at, workers, CHUNK, widths[1])
+    gs, at = _take(memory, at, workers, CHUNK, h)
+    vs, at = _take(memory, at, workers, CHUNK, widths[2])
     in_b, in_c, in_w = panels(2 * p, z.itemsize), panels(h, z.itemsize), panels(w_rows.shape[0], z.itemsize)
     for turn in range(2 + 2 * ((batch + group - 1) // group)):
         base = max(turn - 2, 0) // 2 * group
         members = min(group, batch - base)
         if turn > 1 and turn % 2 == 1:
             for track in range(members * directions):
-                _enter(ends, track // directions * chunks, chunks, power_r, power_i, track % directions)
+                _enter(ends[0], track // directions * chunks, chunks, power_r, power_i, track % directions)
         for worker in prange(workers):
             register = flush_denormals()
             if turn == 0:
@@ -163,23 +213,23 @@ def _turns(
             elif turn == 1:
                 for number in range(worker, in_b + in_c + in_w, workers):
                     if number < in_b:
-                        pack_panel(b_rows, number, packed_b)
+                        pack_panel(b_rows, number, packed_b[0, 0])
                     elif number < in_b + in_c:
-                        pack_panel(c_rows, number - in_b, packed_c)
+                        pack_panel(c_rows, number - in_b, packed_c[0, 0])
                     else:
-                        pack_panel(w_rows, number - in_b - in_c, packed_w)
+                        pack_panel(w_rows, number - in_b - in_c, packed_w[0, 0])
             else:
                 jobs = members * chunks
                 for job in range(worker * jobs // workers, (worker + 1) * jobs // workers):
                     chunk = job % chunks
                     start, rows = job // chunks * length + chunk * CHUNK, min(CHUNK, length - chunk * CHUNK)
                     if turn % 2 == 0:
-                        _drive(z, base * length + start, rows, norm, eps, packed_b, bias_b, lr, li, us[worker], bu, start,
-                               ends, job)  # fmt: skip
+                        _drive(z, base * length + start, rows, norm, eps, packed_b[0, 0], bias_b, lr, li, us[worker], bu[0],
+                               start, ends[0], job)  # fmt: skip
                     else:
-                        _respond(z, base * length + start, rows, norm, eps, packed_c, bias_c, packed_w, bias_w, lr, li,
-                                 us[worker], bu, start, ends, job, xs[worker], ys[worker], gs[worker], vs[worker], skip,
-                                 activation, scale, offset, in_place, out)  # fmt: skip
+                        _respond(z, base * length + start, rows, norm, eps, packed_c[0, 0], bias_c, packed_w[0, 0], bias_w,
+                                 lr, li, us[worker], bu[0], start, ends[0], job, xs[worker], ys[worker], gs[worker],
+                                 vs[worker], skip, activation, scale, offset, in_place, out)  # fmt: skip
             restore_denormals(register)
 
 
