@@ -14,11 +14,11 @@ import torch
 from numba import njit
 
 from aireprune.bench.s5 import LRA, make_model
-from aireprune.ops import numba_gemm, numba_s5
+from aireprune.ops import numba_gemm, numba_s5, numba_s5_rows
 from aireprune.ops.numba_lanes import aligned_rows
 
 ROWS = numba_s5.CHUNK
-gelu, gate, scan, gemm = numba_s5._skip_and_gelu, numba_s5._add_gated, numba_s5._scan, numba_gemm.gemm
+gelu, gate, scan, gemm = numba_s5_rows.skip_and_gelu, numba_s5_rows.add_gated, numba_s5._scan, numba_gemm.gemm
 
 
 def draw(*shape: int) -> np.ndarray:

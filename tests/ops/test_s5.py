@@ -16,7 +16,7 @@ from aireprune.discretize import DISCRETIZE
 from aireprune.nn.s5 import S5Block, S5Config, S5Model, initialize
 from aireprune.ops import s5 as operators
 from aireprune.ops.numba_gemm import gemm, pack_panel, padded, panels
-from aireprune.ops.numba_s5 import discrete_pole
+from aireprune.ops.numba_s5_weights import discrete_pole
 
 ACTIVATIONS = ("full_glu", "half_glu1", "half_glu2", "gelu")
 

@@ -23,6 +23,7 @@ import torch
 
 from aireprune.caches import cache_folder
 
+FAST = {"contract", "reassoc", "nsz"}  # fast-math that keeps what is no number
 _HERE = Path(__file__).parent
 _TURN = threading.Lock()
 

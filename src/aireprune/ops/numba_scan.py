@@ -10,12 +10,10 @@ import numpy as np
 from numba import prange
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
-from aireprune.ops.kernels import kernel
-
-_FAST = {"contract", "reassoc", "nsz"}
+from aireprune.ops.kernels import FAST, kernel
 
 
-@kernel(parallel=True, fastmath=_FAST)
+@kernel(parallel=True, fastmath=FAST)
 def scan_forward(lr, li, bu, x):
     """x_t = lam * x_{t-1} + bu_t, written into x."""
     batch, length, directions, width = x.shape
@@ -39,7 +37,7 @@ def scan_forward(lr, li, bu, x):
         restore_denormals(register)
 
 
-@kernel(parallel=True, fastmath=_FAST)
+@kernel(parallel=True, fastmath=FAST)
 def scan_backward(lr, li, x, gx, dbu, dlam):
     """Adjoint of `scan_forward`: s_t = gx_t + conj(lam) s_{t+1}; dbu = sum of s over directions;
     dlam[b] = sum over t and directions of s_t * conj(x_{t-1}), as [Re | Im]."""

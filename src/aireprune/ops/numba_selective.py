@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
-from aireprune.ops.kernels import kernel
+from aireprune.ops.kernels import FAST, kernel
 from aireprune.ops.numba_lanes import LOG2E, VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.ops.numba_math import exp2, sigmoid, softplus
 
@@ -25,8 +25,7 @@ BACKWARD_BLOCK = 64
 UNROLL = 4  # states whose code stands in a row in the forward kernel
 CHUNK = 32  # time steps whose states the backward pass recomputes at a time
 
-_FAST = {"contract", "reassoc", "nsz"}
-_OPTIONS = {"fastmath": _FAST, "error_model": "numpy"}
+_OPTIONS = {"fastmath": FAST, "error_model": "numpy"}
 _EXACT = {"error_model": "numpy"}  # Lanes.exp2 must not be simplified
 
 

@@ -14,13 +14,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.ops.denormals import flush_denormals, restore_denormals
-from aireprune.ops.kernels import kernel
+from aireprune.ops.kernels import FAST, kernel
 from aireprune.ops.numba_lanes import VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.ops.numba_math import exp2, softplus
 
 CHUNK = 32
 
-_OPTIONS = {"fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
+_OPTIONS = {"fastmath": FAST, "error_model": "numpy"}
 
 
 def _make_tile(states):
