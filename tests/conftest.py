@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton: its kernels are checked without a GPU
 # before anything imports torch: bfloat16 products die on machines that have AMX but may not use it
@@ -15,3 +16,21 @@ from helpers import GOLDEN_NAMES, Golden
 @pytest.fixture(params=GOLDEN_NAMES)
 def golden(request: pytest.FixtureRequest) -> Golden:
     return Golden(request.param)
+
+
+@pytest.fixture
+def aire(capsys, monkeypatch):
+    """Run a command in this process: (exit status, standard output, standard error)."""
+    from aireprune.cli import main
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["aire", *map(str, arguments)])
+        status = 0
+        try:
+            main()
+        except SystemExit as stop:
+            status = stop.code or 0
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run

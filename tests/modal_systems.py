@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from aireprune.system import ModalSystem
+from aireprune.method.system import ModalSystem
 
 CONVENTIONS = [(conj, directions) for conj in (True, False) for directions in (1, 2)]
 

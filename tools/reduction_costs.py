@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from aireprune.gramians import state_energies
-from aireprune.reductions import balanced, hankel_scores
-from aireprune.system import ModalSystem
+from aireprune.method.gramians import state_energies
+from aireprune.method.reductions import balanced, hankel_scores
+from aireprune.method.system import ModalSystem
 
 
 def layer(batch: tuple[int, ...], modes: int, inputs: int, directions: int) -> ModalSystem:

@@ -14,8 +14,10 @@ import torch
 from numba import njit
 
 from aireprune.bench.s5 import LRA, make_model
-from aireprune.ops import numba_gemm, numba_s5, numba_s5_rows
-from aireprune.ops.numba_lanes import aligned_rows
+from aireprune.kernels.numba import gemm as numba_gemm
+from aireprune.kernels.numba import s5 as numba_s5
+from aireprune.kernels.numba import s5_rows as numba_s5_rows
+from aireprune.kernels.numba.lanes import aligned_rows
 
 ROWS = numba_s5.CHUNK
 gelu, gate, scan, gemm = numba_s5_rows.skip_and_gelu, numba_s5_rows.add_gated, numba_s5._scan, numba_gemm.gemm

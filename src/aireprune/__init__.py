@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aireprune.api import accelerate, calibrate, load, methods, plan, prune, prune_file, save
-    from aireprune.audit import certify_model as certify
+    from aireprune.certificates.audit import certify_model as certify
     from aireprune.errors import AireError
-    from aireprune.planning import Plan
+    from aireprune.pruning.plan import Plan
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,7 +28,11 @@ __all__ = [
     "prune_file",
     "save",
 ]
-_ELSEWHERE = {"AireError": ("errors", "AireError"), "Plan": ("planning", "Plan"), "certify": ("audit", "certify_model")}
+_ELSEWHERE = {
+    "AireError": ("errors", "AireError"),
+    "Plan": ("pruning.plan", "Plan"),
+    "certify": ("certificates.audit", "certify_model"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,12 +11,12 @@ import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.files.base import Checkpoint
-from aireprune.planning import Plan, make_plan, unstable_states
-from aireprune.reduce import Reduced, certified, layer_hankel_scores, lti_family, reduce_layers
-from aireprune.registry import METHODS, Method, reduction
-from aireprune.selection import Budget
-from aireprune.sources import ConfigLike, Source, open_source
-from aireprune.surgery import edits, padding, stored_sizes
+from aireprune.method.methods import METHODS, Method, reduction
+from aireprune.method.selection import Budget
+from aireprune.pruning.layers import Reduced, certified, layer_hankel_scores, lti_family, reduce_layers
+from aireprune.pruning.plan import Plan, make_plan, unstable_states
+from aireprune.pruning.source import ConfigLike, Source, open_source
+from aireprune.pruning.surgery import edits, padding, stored_sizes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,7 +40,7 @@ def load(path: str | Path, config: ConfigLike = None) -> nn.Module:
     `config` (a mapping or a JSON file) supplies what a Flax or bare weight file does not say; by default it is looked
     for in NAME.json beside the file. Hugging Face folders are loaded with transformers.
     """
-    from aireprune.nn.build import build_model
+    from aireprune.models.build import build_model
 
     return build_model(open_source(path, config))
 
@@ -48,7 +48,7 @@ def load(path: str | Path, config: ConfigLike = None) -> nn.Module:
 def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
     """Write one of our models as a folder: config.json, model.safetensors and, if it was pruned, plan.json."""
     from aireprune.files import write_folder
-    from aireprune.nn.arrays import ModuleArrays, is_own, own_config
+    from aireprune.models.arrays import ModuleArrays, is_own, own_config
 
     if not is_own(model):
         raise AireError(
@@ -64,7 +64,7 @@ def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
 
 def accelerate(model: nn.Module) -> nn.Module:
     """Give every Mamba and Mamba-2 mixer of a transformers model on a CPU the fast scans, in place; returns the model."""
-    from aireprune.nn.accelerate import accelerate as run
+    from aireprune.models.accelerate import accelerate as run
 
     return run(model)
 
@@ -216,7 +216,7 @@ def prune_file(
     if not mask:
         checkpoint.notices.extend(_filled_rows(opened, plan))
     if checkpoint.path.is_file() and not target.suffix:
-        from aireprune.nn.build import build_model
+        from aireprune.models.build import build_model
 
         model = open_source(build_model(opened), None, plan.layout, plan.granularity)
         pruned = _prune_module(model, plan, mask, covariances)
@@ -269,8 +269,8 @@ def _reduced(source: Source, plan: Plan, mask: bool, covariances: Covariances) -
 
 
 def _prune_module(source: Source, plan: Plan, mask: bool, covariances: Covariances) -> nn.Module:
-    from aireprune.modules import prune_module
-    from aireprune.nn.arrays import edit_copy, edit_own, is_own
+    from aireprune.models.arrays import edit_copy, edit_own, is_own
+    from aireprune.models.editing import prune_module
 
     assert source.module is not None
     reduced = _reduced(source, plan, mask, covariances)

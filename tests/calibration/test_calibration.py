@@ -19,16 +19,16 @@ from aireprune.calibration.moments import Moments, MomentsWithSkip, best_change
 from aireprune.calibration.readout import calibrate
 from aireprune.calibration.stack import open_stack
 from aireprune.families import FAMILIES
-from aireprune.nn.mamba import MambaModel
-from aireprune.nn.mamba import initialize as initialize_mamba
-from aireprune.nn.mamba_config import MambaConfig
-from aireprune.nn.s4d import S4DModel
-from aireprune.nn.s4d import initialize as initialize_s4d
-from aireprune.nn.s4d_config import S4DConfig
-from aireprune.nn.s5 import S5Model
-from aireprune.nn.s5 import initialize as initialize_s5
-from aireprune.nn.s5_config import S5Config
-from aireprune.sources import open_source
+from aireprune.models.mamba import MambaModel
+from aireprune.models.mamba import initialize as initialize_mamba
+from aireprune.models.mamba_config import MambaConfig
+from aireprune.models.s4d import S4DModel
+from aireprune.models.s4d import initialize as initialize_s4d
+from aireprune.models.s4d_config import S4DConfig
+from aireprune.models.s5 import S5Model
+from aireprune.models.s5 import initialize as initialize_s5
+from aireprune.models.s5_config import S5Config
+from aireprune.pruning.source import open_source
 
 LENGTH = 40
 

@@ -15,15 +15,15 @@ from safetensors.numpy import load_file, save_file
 
 import aireprune
 from aireprune import embedded
-from aireprune.audit import certify_layers, violated
-from aireprune.blas import single_threaded
-from aireprune.certificate import audible
+from aireprune.certificates.audit import certify_layers, violated
 from aireprune.families import FAMILIES
-from aireprune.nn.s4d import S4DConfig, S4DModel
-from aireprune.nn.s4d import initialize as initialize_s4d
-from aireprune.nn.s5 import S5Config, S5Model, initialize
-from aireprune.sources import open_source
-from aireprune.system import difference
+from aireprune.method.bounds import audible
+from aireprune.method.system import difference
+from aireprune.method.threads import single_threaded
+from aireprune.models.s4d import S4DConfig, S4DModel
+from aireprune.models.s4d import initialize as initialize_s4d
+from aireprune.models.s5 import S5Config, S5Model, initialize
+from aireprune.pruning.source import open_source
 
 REDUCTIONS = ("truncate", "refit", "balanced")
 

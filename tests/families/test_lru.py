@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from helpers import Arrays
 
-from aireprune.criteria import Settings, energy
 from aireprune.errors import AireError
 from aireprune.families.lru import LRU
+from aireprune.method.criteria import Settings, energy
 
 FAMILY = LRU()
 

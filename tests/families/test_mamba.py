@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from helpers import Arrays
 
-from aireprune.criteria import CRITERIA, Settings
 from aireprune.errors import AireError
 from aireprune.families import find_layers
 from aireprune.families.mamba import Mamba
+from aireprune.method.criteria import CRITERIA, Settings
 
 FAMILY = Mamba()
 D, N, R = 5, 4, 2

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from helpers import Arrays
 
-from aireprune.criteria import CRITERIA, Settings
 from aireprune.errors import AireError
 from aireprune.families.mamba2 import Mamba2
+from aireprune.method.criteria import CRITERIA, Settings
 
 FAMILY = Mamba2()
 HEADS, P, N, K, MODEL = 4, 3, 5, 4, 6

@@ -14,12 +14,12 @@ from helpers import Arrays
 from safetensors.numpy import load_file, save_file
 
 import aireprune
-from aireprune.criteria import Settings, energy
 from aireprune.errors import AireError
 from aireprune.families import find_layers
 from aireprune.families.s4 import diagonalize
 from aireprune.families.s4d import S4D, TRANSFORMS
-from aireprune.nn.s4d import S4DConfig, S4DLayer
+from aireprune.method.criteria import Settings, energy
+from aireprune.models.s4d import S4DConfig, S4DLayer
 
 FAMILY = S4D()
 
@@ -297,7 +297,7 @@ def test_reduced_s4_files_by_the_dense_definition(tmp_path: Path, reduce: str, l
 
 def test_hippo_has_no_usable_eigenbasis() -> None:
     """HiPPO-LegS is what S4 starts from; its eigenvectors are useless in floating point, and that is said."""
-    from aireprune.nn.s5 import hippo_normal
+    from aireprune.models.s5 import hippo_normal
 
     n = 64
     lam, v = hippo_normal(n)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import aireprune
-from aireprune.nn.s5 import S5Model, initialize
-from aireprune.nn.s5_config import S5Config
+from aireprune.models.s5 import S5Model, initialize
+from aireprune.models.s5_config import S5Config
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

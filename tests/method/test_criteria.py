@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from aireprune.criteria import CRITERIA, Settings
-from aireprune.discretize import DISCRETIZE
-from aireprune.states import LayerStates, from_modes
+from aireprune.method.criteria import CRITERIA, Settings
+from aireprune.method.discretize import DISCRETIZE
+from aireprune.method.states import LayerStates, from_modes
 
 NO = Settings()
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from modal_systems import CONVENTIONS, random_system, real_matrices, simulated_energy
 
-from aireprune import gramians
 from aireprune.errors import AireError
-from aireprune.system import ModalSystem, concatenate, difference
+from aireprune.method import gramians
+from aireprune.method.system import ModalSystem, concatenate, difference
 
 
 @pytest.mark.parametrize(("conj", "directions"), CONVENTIONS)

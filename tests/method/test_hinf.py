@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from modal_systems import CONVENTIONS, random_system, two_sided
 
-from aireprune.hinf import hinf_norm, hinf_norms
-from aireprune.system import ModalSystem
+from aireprune.method.hinf import hinf_norm, hinf_norms
+from aireprune.method.system import ModalSystem
 
 
 def slycot_norm(system):

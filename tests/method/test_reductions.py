@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from modal_systems import CONVENTIONS, random_system, real_matrices, simulated_energy, systems
 
-from aireprune.discretize import DISCRETIZE
 from aireprune.errors import AireError
-from aireprune.gramians import controllability, distance_energy, energy, error_energy, state_energies
-from aireprune.hinf import hinf_norm
-from aireprune.reductions import balanced, hankel_scores, hankel_values, refit, truncate
-from aireprune.reductions.diagonal import Realization, diagonalize
-from aireprune.reductions.poles import to_continuous
-from aireprune.reductions.refit import readout_for
-from aireprune.system import ModalSystem, concatenate
+from aireprune.method.discretize import DISCRETIZE
+from aireprune.method.gramians import controllability, distance_energy, energy, error_energy, state_energies
+from aireprune.method.hinf import hinf_norm
+from aireprune.method.reductions import balanced, hankel_scores, hankel_values, refit, truncate
+from aireprune.method.reductions.diagonal import Realization, diagonalize
+from aireprune.method.reductions.poles import to_continuous
+from aireprune.method.reductions.refit import readout_for
+from aireprune.method.system import ModalSystem, concatenate
 
 
 @pytest.mark.parametrize(("conj", "directions"), CONVENTIONS)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aireprune.errors import AireError
-from aireprune.selection import Budget, prefix_normalize, select
+from aireprune.method.selection import Budget, prefix_normalize, select
 
 scores_strategy = st.lists(
     st.floats(0, 1e12, allow_subnormal=False) | st.sampled_from([0.0, 1.0, 1e-300, 2.5]), min_size=1, max_size=30

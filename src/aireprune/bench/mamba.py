@@ -17,10 +17,10 @@ from torch.nn import functional as F
 
 from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.errors import AireError
-from aireprune.nn.accelerate import accelerate
-from aireprune.nn.mamba import MambaLayer, MambaModel, initialize
-from aireprune.nn.mamba_config import MambaConfig
-from aireprune.ops.selective import scan_into
+from aireprune.kernels.selective import scan_into
+from aireprune.models.accelerate import accelerate
+from aireprune.models.mamba import MambaLayer, MambaModel, initialize
+from aireprune.models.mamba_config import MambaConfig
 
 Runs = Mapping[str, Callable[[], object]]
 

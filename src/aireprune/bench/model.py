@@ -38,7 +38,7 @@ print(json.dumps([before, high_water(os.getpid())]))
 def load_model(path: str | Path, config: str | Path | None = None) -> nn.Module:
     """The checkpoint's model in single precision, in evaluation mode, with the fast scans if it is transformers'."""
     import aireprune
-    from aireprune.nn.accelerate import accelerate
+    from aireprune.models.accelerate import accelerate
 
     model = aireprune.load(path, config).float()
     return accelerate(model) if _is_transformers(model) else model
@@ -59,7 +59,7 @@ def bench_model(
     paths: Sequence[Path], config: Path | None, batch: int, length: int, repeats: int, memory: bool = True
 ) -> dict[str, Any]:
     """Every figure for every checkpoint; times as (median, lower, upper quartile), speedups relative to the first."""
-    from aireprune.sources import open_source
+    from aireprune.pruning.source import open_source
 
     names = _names(paths)
     models = {name: load_model(path, config) for name, path in zip(names, paths, strict=True)}

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from aireprune.bench.timing import medians, ratio, take_turns
-from aireprune.nn.s4d import S4DLayer, S4DModel, initialize
-from aireprune.nn.s4d_config import S4DConfig
-from aireprune.ops.s4d import convolve, kernel
+from aireprune.kernels.s4d import convolve, kernel
+from aireprune.models.s4d import S4DLayer, S4DModel, initialize
+from aireprune.models.s4d_config import S4DConfig
 
 OURS, KEPT, RAGGED = "ours", "ours, 25 % kept", "ours, 25 % kept, ragged"
 EINSUM, CACHED = "einsum and FFT", "FFT, kernel cached"

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.errors import AireError
-from aireprune.nn.s5 import S5SSM, S5Block, S5Model, initialize
-from aireprune.nn.s5_config import S5Config
-from aireprune.reproduce.paper import TABLE3
+from aireprune.experiments.paper.paper import TABLE3
+from aireprune.models.s5 import S5SSM, S5Block, S5Model, initialize
+from aireprune.models.s5_config import S5Config
 
 LAYERS = 6
 OURS, MASKED, REMOVED, PRODUCTS, OTHER = "ours", "masked", "removed", "products", "s5-pytorch"

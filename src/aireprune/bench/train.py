@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from aireprune.bench.timing import medians, ratio, take_turns
-from aireprune.nn.s5 import S5SSM, S5Model, initialize
-from aireprune.nn.s5_config import S5Config
+from aireprune.models.s5 import S5SSM, S5Model, initialize
+from aireprune.models.s5_config import S5Config
 
 
 def associative_scan(lam: Tensor, v: Tensor) -> Tensor:

@@ -17,10 +17,10 @@ from aireprune.calibration.inputs import COUNT, InputSource, read_inputs
 from aireprune.calibration.moments import TOKENS
 from aireprune.calibration.stack import open_stack
 from aireprune.errors import AireError
-from aireprune.ops.scan import diagonal_scan
-from aireprune.reduce import lti_family
-from aireprune.sources import open_source
-from aireprune.system import ModalSystem
+from aireprune.kernels.scan import diagonal_scan
+from aireprune.method.system import ModalSystem
+from aireprune.pruning.layers import lti_family
+from aireprune.pruning.source import open_source
 
 LIFT = 1e-9  # of the mean variance, added to every variance
 MODES_AT_ONCE = 256  # modes whose states are held together when channels are independent

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aireprune.calibration.walk import Walk
-from aireprune.nn.s5 import BatchNorm
+from aireprune.models.s5 import BatchNorm
 
 FLOOR = 1e-12
 

@@ -17,12 +17,12 @@ from aireprune.calibration.readout import calibrate
 from aireprune.errors import AireError
 from aireprune.files.base import Checkpoint, Edit
 from aireprune.files.sizes import resized_config
-from aireprune.nn.arrays import is_own, to_numpy
-from aireprune.nn.build import build_model
-from aireprune.nn.s5_convert import torch_name
-from aireprune.planning import Plan
-from aireprune.registry import method as find_method
-from aireprune.sources import Source
+from aireprune.method.methods import method as find_method
+from aireprune.models.arrays import is_own, to_numpy
+from aireprune.models.build import build_model
+from aireprune.models.s5_convert import torch_name
+from aireprune.pruning.plan import Plan
+from aireprune.pruning.source import Source
 
 
 def measure(model: nn.Module, inputs: Inputs, method: str, reduce: str) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from aireprune.calibration.norms import match_batch_norm
 from aireprune.calibration.selective import fit_mamba
 from aireprune.calibration.stack import MambaStack, S4DStack, S5Stack, open_stack, parameters_match
 from aireprune.calibration.walk import MEMORY, Walk, read_and_target
-from aireprune.nn.s4d import S4DKernel
-from aireprune.nn.s5 import discretize
-from aireprune.ops.scan import diagonal_scan
+from aireprune.kernels.scan import diagonal_scan
+from aireprune.models.s4d import S4DKernel
+from aireprune.models.s5 import discretize
 
 MODES_AT_ONCE = 256  # S4D modes whose states are held together
 

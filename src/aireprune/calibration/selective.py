@@ -23,9 +23,9 @@ from aireprune.calibration.linear import fit_linear
 from aireprune.calibration.moments import TOKENS, Moments, best_change
 from aireprune.calibration.stack import MambaStack
 from aireprune.calibration.walk import Walk, read_and_target
-from aireprune.nn.mamba import MambaLayer
-from aireprune.ops.conv import causal_conv
-from aireprune.ops.selective import selective_scan
+from aireprune.kernels.conv import causal_conv
+from aireprune.kernels.selective import selective_scan
+from aireprune.models.mamba import MambaLayer
 
 UNKNOWNS = 4096  # at most so many in one problem
 ROUNDS = 1

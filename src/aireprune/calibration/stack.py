@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.errors import AireError
-from aireprune.nn.mamba import MambaLayer, MambaModel
-from aireprune.nn.s4d import S4DLayer, S4DModel
-from aireprune.nn.s5 import BatchNorm, S5Block, S5Model
+from aireprune.models.mamba import MambaLayer, MambaModel
+from aireprune.models.s4d import S4DLayer, S4DModel
+from aireprune.models.s5 import BatchNorm, S5Block, S5Model
 
 
 class Stack(Protocol):

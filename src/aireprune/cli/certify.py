@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from aireprune.audit import Certificate, certify_model
-from aireprune.certificate import LayerCertificate
+from aireprune.certificates.audit import Certificate, certify_model
+from aireprune.certificates.end_to_end import EndToEnd
 from aireprune.cli.output import console, notices, percent, print_json, stderr, table
-from aireprune.end_to_end import EndToEnd
+from aireprune.method.bounds import LayerCertificate
 
 
 def certify(

@@ -199,7 +199,7 @@ def demo(
 
     Needs no download and no training; less than a minute on two cores.
     """
-    from aireprune.demo import run
+    from aireprune.experiments.demo import run
 
     run(out, json)
 

@@ -8,9 +8,9 @@ from typing import Any
 from aireprune.api import load
 from aireprune.cli.output import console, measured, stderr
 from aireprune.errors import AireError
-from aireprune.evaluate import evaluate
-from aireprune.search import search_ratio
+from aireprune.pruning.search import search_ratio
 from aireprune.tasks import load_task
+from aireprune.tasks.evaluate import evaluate
 
 
 def find_ratio(source: Path, config: Path | None, task: str | None, max_drop: float, **options: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from aireprune.api import prune_file
 from aireprune.cli.output import console, notices, percent, print_json, stderr, table
 from aireprune.errors import AireError
 from aireprune.files import open_checkpoint
-from aireprune.planning import Plan
+from aireprune.pruning.plan import Plan
 
 PLAN_DEFAULTS = {  # what `aire prune` takes for options that are not given; those not named here are None
     "method": "aire",

@@ -8,10 +8,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from aireprune.cli.output import console, stderr
 from aireprune.errors import AireError
-from aireprune.recipes import NAMES
-from aireprune.reproduce.page import render
-from aireprune.reproduce.run import reproduce as run
-from aireprune.reproduce.run import time_models, wanted_entries, wanted_items
+from aireprune.experiments.paper.page import render
+from aireprune.experiments.paper.run import reproduce as run
+from aireprune.experiments.paper.run import time_models, wanted_entries, wanted_items
+from aireprune.training.recipes import NAMES
 
 
 def reproduce(item: str, recipe: str, zoo: Path, out: Path, only: str, page: bool) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from aireprune.cli.output import console, notices, percent, print_json, table
-from aireprune.planning import score_states
-from aireprune.registry import METHODS, REDUCTIONS
-from aireprune.registry import method as find_method
-from aireprune.selection import prefix_normalize
-from aireprune.sources import open_source
+from aireprune.method.methods import METHODS, REDUCTIONS
+from aireprune.method.methods import method as find_method
+from aireprune.method.selection import prefix_normalize
+from aireprune.pruning.plan import score_states
+from aireprune.pruning.source import open_source
 
 
 def inspect(path: Path, config: Path | None, json: bool) -> None:

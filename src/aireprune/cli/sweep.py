@@ -9,9 +9,9 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aireprune.api import load
-from aireprune.charts import draw_sweep, value_of
 from aireprune.cli.output import console, percent, print_json, stderr, table
-from aireprune.sweep import Settings, make_variants, parse_ratios, run_sweep
+from aireprune.experiments.figures import draw_sweep, value_of
+from aireprune.experiments.sweep import Settings, make_variants, parse_ratios, run_sweep
 from aireprune.tasks import load_task
 
 

@@ -1,4 +1,4 @@
-"""aire train: a progress bar around `aireprune.train.train_model`, and the trained model beside it."""
+"""aire train: a progress bar around `aireprune.training.loop.train_model`, and the trained model beside it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from aireprune import recipes
 from aireprune.api import save
 from aireprune.cli.output import console, measured, print_json, stderr
 from aireprune.errors import AireError
 from aireprune.tasks import load_task
-from aireprune.train import Progress as Step
-from aireprune.train import train_model
+from aireprune.training import recipes
+from aireprune.training.loop import Progress as Step
+from aireprune.training.loop import train_model
 
 
 def train(

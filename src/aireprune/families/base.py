@@ -14,8 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.states import LayerStates
-from aireprune.system import ModalSystem
+from aireprune.method.states import LayerStates
+from aireprune.method.system import ModalSystem
 
 Shape = tuple[int, ...]
 

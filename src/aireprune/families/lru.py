@@ -18,8 +18,8 @@ import numpy as np
 
 from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
 from aireprune.families.storing import TINY_ANGLE, rounded, with_signs
-from aireprune.states import LayerStates, from_modes
-from aireprune.system import ModalSystem
+from aireprune.method.states import LayerStates, from_modes
+from aireprune.method.system import ModalSystem
 
 SILENT_NU_LOG = -1.0  # padding states get the pole exp(-exp(-1)), about 0.69 in modulus
 

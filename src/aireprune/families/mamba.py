@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 
 from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
-from aireprune.states import LayerStates
+from aireprune.method.states import LayerStates
 
 NORM_NAMES = (("b_layernorm.weight", "c_layernorm.weight"), ("B_layernorm.weight", "C_layernorm.weight"))
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
-from aireprune.states import LayerStates
+from aireprune.method.states import LayerStates
 
 GROUP_KEYS = ("n_groups", "mamba_n_groups", "mamba_ngroups", "ngroups")
 QUADRATURE = 64  # nodes

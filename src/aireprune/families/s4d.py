@@ -28,13 +28,13 @@ from typing import Any
 
 import numpy as np
 
-from aireprune.discretize import DISCRETIZE
 from aireprune.errors import AireError
 from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
 from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, as_complex, continuous_poles, steps
 from aireprune.families.s4d_store import new_readout, new_system
-from aireprune.states import LayerStates
-from aireprune.system import ModalSystem
+from aireprune.method.discretize import DISCRETIZE
+from aireprune.method.states import LayerStates
+from aireprune.method.system import ModalSystem
 
 
 @dataclass(frozen=True)

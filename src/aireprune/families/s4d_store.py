@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from aireprune.discretize import DISCRETIZE
 from aireprune.errors import AireError
 from aireprune.families.base import Layer, NamedArrays
 from aireprune.families.s4d_parameters import TRANSFORMS, continuous_poles, steps
 from aireprune.families.storing import packed, rounded, with_signs
-from aireprune.reductions.poles import to_continuous
-from aireprune.system import ModalSystem
+from aireprune.method.discretize import DISCRETIZE
+from aireprune.method.reductions.poles import to_continuous
+from aireprune.method.system import ModalSystem
 
 
 def new_readout(layer: Layer, arrays: NamedArrays, log_lam: np.ndarray, c: np.ndarray) -> dict[str, np.ndarray]:

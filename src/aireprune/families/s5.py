@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from aireprune.discretize import DISCRETIZE
 from aireprune.errors import AireError
 from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape, positive
 from aireprune.families.storing import packed, rounded, with_signs
-from aireprune.reductions.poles import to_continuous
-from aireprune.states import LayerStates, from_modes
-from aireprune.system import ModalSystem
+from aireprune.method.discretize import DISCRETIZE
+from aireprune.method.reductions.poles import to_continuous
+from aireprune.method.states import LayerStates, from_modes
+from aireprune.method.system import ModalSystem
 
 CLIP_EIGS_AT = -1e-4
 SILENT_POLE = -0.5  # Re of the continuous pole that padding states get

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aireprune.system import ModalSystem
+from aireprune.method.system import ModalSystem
 
 TINY_ANGLE = 1e-30  # a real pole is stored with this angle, so that the sign of Im(pole) still says which half it is
 

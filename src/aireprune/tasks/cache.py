@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aireprune.caches import cache_folder
 from aireprune.errors import AireError
+from aireprune.folders import cache_folder
 from aireprune.tasks.base import Split
 
 Writer = Callable[[Path], None]

@@ -1,0 +1,1 @@
+"""What pruning did to a model: bounds, true norms, measured differences."""

@@ -1,0 +1,1 @@
+"""Sweeps, their statistics and figures, and the paper's tables."""

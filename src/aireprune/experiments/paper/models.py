@@ -1,0 +1,115 @@
+"""Which models stand for the paper's, where they are, and what is done to each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aireprune import embedded
+from aireprune.errors import AireError
+from aireprune.experiments.sweep import Settings, Variant
+from aireprune.training.recipes import task_name
+
+BASELINES = ("random", "uniform-magnitude", "global-magnitude", "lamp", "uniform-hinf", "global-hinf", "last")
+METHODS = (*BASELINES, "aire")
+RATIOS = tuple(round(0.1 * i, 1) for i in range(10))
+ABLATION_RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8)
+EXAMPLES = {"mini": (500, 1000), "paper": (0, 0)}  # of validation and test; 0: all
+FEWER_TO_FIT = {"smnist-mamba": 64, "image-s4d": 64}  # sequences to calibrate with: the slowest to fit
+DROP = {"mini": 2.0, "paper": 1.0}  # points that a safe ratio may cost; a point of 500 examples is five of them
+ABLATED = ("listops-s5", "pathfinder-s5", "listops-s4d")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A trained model of the zoo."""
+
+    base: str
+    family: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.base}-{self.family}"
+
+    def task(self, recipe: str) -> str:
+        return task_name(self.base, recipe)
+
+    def path(self, zoo: Path, recipe: str) -> Path:
+        """Where the model is; the digit classifier that comes with the package is its own."""
+        found = zoo / self.name
+        if (found / "config.json").is_file():
+            return found
+        if self.name == "smnist-s5" and recipe == "mini":
+            return embedded.MODEL
+        raise AireError(
+            f"There is no model {found}. Train it with: aire train {self.base} --family {self.family} --recipe {recipe} "
+            f"-o RUN, then move RUN/model there."
+        )
+
+
+ENTRIES: dict[str, tuple[Entry, ...]] = {
+    "mini": tuple(
+        Entry(base, family)
+        for family, bases in (
+            ("s5", ("listops", "text", "image", "pathfinder", "speech")),
+            ("s4d", ("listops", "image")),
+            ("mamba", ("smnist", "lm")),
+        )
+        for base in bases
+    ),
+    "paper": tuple(
+        Entry(base, family)
+        for family, bases in (
+            ("s5", ("listops", "text", "retrieval", "image", "pathfinder", "pathx", "speech")),
+            ("s4d", ("listops", "text", "retrieval", "image")),
+            ("mamba", ("text", "retrieval", "image")),
+        )
+        for base in bases
+    ),
+}
+
+
+def variants(family: str) -> tuple[Variant, ...]:
+    """The paper's methods, then ours."""
+    theirs = tuple(Variant.of(name) for name in METHODS)
+    if family == "mamba":
+        return (*theirs, Variant.of("aire", calibrated=True))
+    return (
+        *theirs,
+        Variant.of("aire", "refit"),
+        Variant.of("aire", "balanced"),
+        Variant.of("aire", "balanced", True),
+    )
+
+
+def ablations(length: int) -> tuple[Variant, ...]:
+    """What each part of the method is worth."""
+    return (
+        Variant.of("aire"),
+        Variant.of("global-energy"),
+        Variant.of("uniform-energy"),
+        Variant.of("aire", epsilon=1e-8),
+        Variant.of("aire", epsilon=1e-2),
+        Variant.of("aire", horizon=length),
+        Variant.of("aire", horizon=max(1, length // 16)),
+        Variant.of("aire-published"),
+        Variant.of("aire-pair"),
+        Variant.of("aire", "refit"),
+        Variant.of("aire", "balanced"),
+        Variant.of("aire", calibrated=True),
+        Variant.of("aire", "balanced", True),
+    )
+
+
+def settings(entry: Entry, recipe: str) -> Settings:
+    validation, test = EXAMPLES[recipe]
+    sizes: dict[str, Any] = {"validation": validation, "examples": test}
+    if recipe == "mini" and entry.name in FEWER_TO_FIT:
+        sizes["calibrate_count"] = FEWER_TO_FIT[entry.name]
+    return Settings(variants(entry.family), RATIOS, drop=DROP[recipe], **sizes)
+
+
+def ablation_settings(recipe: str, length: int) -> Settings:
+    validation, test = EXAMPLES[recipe]
+    return Settings(ablations(length), ABLATION_RATIOS, examples=test, validation=validation, drop=DROP[recipe])

@@ -1,0 +1,1 @@
+"""The operators compiled for CPUs."""

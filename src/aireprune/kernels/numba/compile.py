@@ -1,0 +1,98 @@
+"""`numba.njit` for our kernels: how they are compiled, kept on disk and called.
+
+Numba's own cache looks only at the file of the function it compiles: after an upgrade that changed a module the function
+calls into, it would go on running the old code. So kernels are kept in a folder named after the sources of all of
+them and after the processor, whose vector width is in the sources' constants.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+import torch
+
+from aireprune.folders import cache_folder
+
+FAST = {"contract", "reassoc", "nsz"}  # fast-math that keeps what is no number
+_HERE = Path(__file__).parent
+_TURN = threading.Lock()
+
+
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: `numba.njit` with these options, cached; a parallel kernel uses no more threads than torch may."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        compiled = _compile(function, options)
+        return _launcher(compiled) if options.get("parallel") else compiled
+
+    return decorate
+
+
+def threads() -> int:
+    """How many threads a kernel gets that is called from here."""
+    return min(torch.get_num_threads(), numba.get_num_threads())
+
+
+def _launcher(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(compiled)
+    def launch(*arguments: Any) -> Any:
+        most, wanted = numba.get_num_threads(), torch.get_num_threads()
+        with _turn():
+            if wanted >= most:
+                return compiled(*arguments)
+            numba.set_num_threads(wanted)
+            try:
+                return compiled(*arguments)
+            finally:
+                numba.set_num_threads(most)
+
+    return launch
+
+
+def _turn() -> AbstractContextManager[Any]:
+    """Numba's last resort, its work queue, ends the process if two Python threads use it at once."""
+    try:
+        return _TURN if numba.threading_layer() == "workqueue" else nullcontext()  # type: ignore[attr-defined]
+    except ValueError:  # not chosen yet: the first kernel that runs does it
+        return _TURN
+
+
+def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    settings: Any = numba.config
+    chosen = settings.CACHE_DIR  # the user's, if there is one
+    settings.CACHE_DIR = _folder(chosen)
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # nothing can be written anywhere: compile anew in every process
+        return numba.njit(**options)(function)
+    finally:
+        settings.CACHE_DIR = chosen
+
+
+@functools.cache
+def _folder(chosen: str) -> str:
+    """Where this version's compiled code is: where the user wants it, beside the modules, or in the user's cache."""
+    digest = hashlib.blake2b(
+        f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}".encode(), digest_size=8
+    )
+    for path in sorted(_HERE.glob("*.py")):
+        digest.update(path.read_bytes())
+    name, beside = f"kernels-{digest.hexdigest()}", _HERE / "__pycache__"
+    if chosen:
+        return str(Path(chosen) / name)
+    if not os.access(beside if beside.is_dir() else _HERE, os.W_OK):
+        return str(cache_folder() / name)
+    for old in beside.glob("kernels-*"):
+        if old.name != name:
+            shutil.rmtree(old, ignore_errors=True)
+    return str(beside / name)

@@ -1,0 +1,260 @@
+# mypy: ignore-errors
+"""Numba kernels of the S4D scan: channels in vector lanes, modes in registers, time inside.
+
+Channels are taken W at a time, one per lane, sorted by how many modes they hold. A group of W channels stores as many
+mode rows as its largest channel holds; the rows of all groups follow each other, and group g owns the rows from
+start[g] to start[g + 1].
+
+    params (rows, 4, W)   Re lam, Im lam, Re w, Im w
+    channel (groups, W)   which channel a lane is; lanes beyond the last channel repeat channel 0
+    run (groups,)         whether the group's channels follow each other in memory
+    u, y (batch, L, H)    input and output
+
+A thread walks one sequence in chunks of CHUNK steps; within a chunk it takes a few mode rows at a time, holds their
+poles, readouts and states in registers and runs through the chunk's steps. Compilers do not find this arrangement by
+themselves (a plain loop takes 5 times as long), so the innermost block is written as LLVM vector instructions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from aireprune.kernels.numba.compile import kernel
+from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
+from aireprune.kernels.numba.lanes import Lanes, lanes
+
+CHUNK = 32
+
+
+def _make_advance(modes):
+    """x_t = lam x_{t-1} + u_t, y_t += Re(w x_t) for so many mode rows from `first` on, over `steps` steps."""
+
+    @intrinsic
+    def advance(typing_context, params, state, u, y, first, steps):
+        def codegen(context, builder, signature, args):
+            v = Lanes(context, builder, params.dtype)
+            p, x, rows_u, rows_y = (
+                v.rows(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+            )
+
+            def at(width, m, part):
+                """Row `part` of the `width` rows that belong to mode first + m."""
+                return v.index(args[4], width, m * width + part)
+
+            fixed = [[v.load_row(p, at(4, m, part)) for part in range(4)] for m in range(modes)]
+            slots = [[v.variable(v.load_row(x, at(2, m, part))) for part in range(2)] for m in range(modes)]
+            with cgutils.for_range(builder, args[5]) as loop:
+                now = v.load_row(rows_u, loop.index)
+                out = v.load_row(rows_y, loop.index)
+                for (lr, li, wr, wi), (slot_r, slot_i) in zip(fixed, slots, strict=True):
+                    r, s = v.rotate(lr, li, builder.load(slot_r), builder.load(slot_i))
+                    r = v.add(r, now)
+                    builder.store(r, slot_r)
+                    builder.store(s, slot_i)
+                    out = v.sub(v.add(out, v.mul(wr, r)), v.mul(wi, s))
+                v.store_row(out, rows_y, loop.index)
+            for m in range(modes):
+                for part in range(2):
+                    v.store_row(builder.load(slots[m][part]), x, at(2, m, part))
+            return context.get_dummy_value()
+
+        return types.void(params, state, u, y, types.intp, types.intp), codegen
+
+    return advance
+
+
+def _make_correlate(modes):
+    """x_t = lam x_{t-1} + u_t, z_t = dx_t/dlam = lam z_{t-1} + x_{t-1}; sums of g_t conj(x_t) and g_t conj(z_t).
+
+    state rows: Re x, Im x, Re z, Im z, then the two sums.
+    """
+
+    @intrinsic
+    def correlate(typing_context, params, state, u, g, first, steps):
+        def codegen(context, builder, signature, args):
+            v = Lanes(context, builder, params.dtype)
+            p, x, rows_u, rows_g = (
+                v.rows(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+            )
+
+            def at(width, m, part):
+                """Row `part` of the `width` rows that belong to mode first + m."""
+                return v.index(args[4], width, m * width + part)
+
+            fixed = [[v.load_row(p, at(4, m, part)) for part in range(2)] for m in range(modes)]
+            slots = [[v.variable(v.load_row(x, at(8, m, part))) for part in range(8)] for m in range(modes)]
+            with cgutils.for_range(builder, args[5]) as loop:
+                now = v.load_row(rows_u, loop.index)
+                grad = v.load_row(rows_g, loop.index)
+                for (lr, li), slot in zip(fixed, slots, strict=True):
+                    xr, xi, zr, zi, ar, ai, br, bi = (builder.load(s) for s in slot)
+                    zr, zi = v.rotate(lr, li, zr, zi)
+                    zr, zi = v.add(zr, xr), v.add(zi, xi)
+                    xr, xi = v.rotate(lr, li, xr, xi)
+                    xr = v.add(xr, now)
+                    ar, ai = v.add(ar, v.mul(grad, xr)), v.sub(ai, v.mul(grad, xi))
+                    br, bi = v.add(br, v.mul(grad, zr)), v.sub(bi, v.mul(grad, zi))
+                    for value, place in zip((xr, xi, zr, zi, ar, ai, br, bi), slot, strict=True):
+                        builder.store(value, place)
+            for m in range(modes):
+                for part in range(8):
+                    v.store_row(builder.load(slots[m][part]), x, at(8, m, part))
+            return context.get_dummy_value()
+
+        return types.void(params, state, u, g, types.intp, types.intp), codegen
+
+    return correlate
+
+
+_advance_4, _advance_2, _advance_1 = _make_advance(4), _make_advance(2), _make_advance(1)
+_correlate_2, _correlate_1 = _make_correlate(2), _make_correlate(1)
+
+
+@intrinsic
+def _copy_rows(typing_context, source, source_at, source_stride, target, target_at, target_stride, steps):
+    """One vector per step between element source_at + i source_stride and element target_at + i target_stride."""
+
+    def codegen(context, builder, signature, args):
+        v = Lanes(context, builder, source.dtype)
+        with cgutils.for_range(builder, args[6]) as loop:
+            first = builder.add(args[1], builder.mul(loop.index, args[2]))
+            second = builder.add(args[4], builder.mul(loop.index, args[5]))
+            v.store(v.load(v.start(source, args[0]), first), v.start(target, args[3]), second)
+        return context.get_dummy_value()
+
+    step = types.intp
+    return types.void(source, step, step, target, step, step, step), codegen
+
+
+@intrinsic
+def _scale_rows(typing_context, gain, source, target, steps):
+    """target_i = gain source_i for vectors i < steps."""
+
+    def codegen(context, builder, signature, args):
+        v = Lanes(context, builder, source.dtype)
+        g, rows, out = (v.rows(kind, value) for kind, value in zip(signature.args[:3], args[:3], strict=True))
+        factor = v.load_row(g, ir.Constant(args[3].type, 0))
+        with cgutils.for_range(builder, args[3]) as loop:
+            v.store_row(v.mul(factor, v.load_row(rows, loop.index)), out, loop.index)
+        return context.get_dummy_value()
+
+    return types.void(gain, source, target, types.intp), codegen
+
+
+@kernel()
+def place_modes(lam_re, lam_im, w_re, w_im, alive, place, start, params, row):
+    """Copy the modes (H, N) that are alive into params, channel c as lane place[c] % W of group place[c] // W.
+
+    row (H, N) tells where each went; of those left out, where the next one goes.
+    """
+    h, n = alive.shape
+    width = params.shape[2]
+    for c in range(h):
+        group, lane = place[c] // width, place[c] % width
+        at = start[group]
+        for m in range(n):
+            row[c, m] = at
+            if alive[c, m]:
+                params[at, 0, lane] = lam_re[c, m]
+                params[at, 1, lane] = lam_im[c, m]
+                params[at, 2, lane] = w_re[c, m]
+                params[at, 3, lane] = w_im[c, m]
+                at += 1
+
+
+@njit(inline="always")
+def _gather(values, b, base, steps, reverse, channel, run, out):
+    """Rows of `out` become the group's lanes of `values` at the chunk's steps, in the order of the scan."""
+    length, h, width = values.shape[1], values.shape[2], out.shape[1]
+    t, sign = (length - 1 - base, -1) if reverse else (base, 1)
+    if run:
+        _copy_rows(values, (b * length + t) * h + np.intp(channel[0]), sign * h, out, 0, width, steps)
+    else:
+        for i in range(steps):
+            row, into = values[b, t + sign * i], out[i]
+            for k in range(width):
+                into[k] = row[channel[k]]
+
+
+@njit(inline="always")
+def _scatter(rows, b, base, steps, reverse, channel, valid, run, out):
+    """The way back: the group's lanes of `out` become the rows; lanes from `valid` on are nobody's."""
+    length, h, width = out.shape[1], out.shape[2], rows.shape[1]
+    t, sign = (length - 1 - base, -1) if reverse else (base, 1)
+    if run:
+        _copy_rows(rows, 0, width, out, (b * length + t) * h + np.intp(channel[0]), sign * h, steps)
+    else:
+        for i in range(steps):
+            row, into = rows[i], out[b, t + sign * i]
+            for k in range(valid):
+                into[channel[k]] = row[k]
+
+
+@kernel(parallel=True, fastmath={"contract"})
+def scan(params, start, channel, run, skip, u, y, parts, reverse):
+    """y = K * u + skip u, causal, or anticausal with `reverse` (the adjoint in u). Threads over batch and `parts`."""
+    batch, length, h = u.shape
+    groups, width = channel.shape
+    for job in prange(batch * parts):
+        register = flush_denormals()
+        b, part = job // parts, job % parts
+        state = np.zeros((params.shape[0], 2, width), u.dtype)
+        ub = np.empty((CHUNK, width), u.dtype)
+        yb = np.empty((CHUNK, width), u.dtype)
+        gain = np.zeros(width, u.dtype)
+        for base in range(0, length, CHUNK):
+            steps = min(CHUNK, length - base)
+            for g in range(part, groups, parts):
+                _gather(u, b, base, steps, reverse, channel[g], run[g], ub)
+                for k in range(width):
+                    gain[k] = skip[channel[g, k]]
+                _scale_rows(gain, ub, yb, steps)
+                m, end = start[g], start[g + 1]
+                while end - m >= 4:
+                    _advance_4(params, state, ub, yb, m, steps)
+                    m += 4
+                if end - m >= 2:
+                    _advance_2(params, state, ub, yb, m, steps)
+                    m += 2
+                if end > m:
+                    _advance_1(params, state, ub, yb, m, steps)
+                valid = min(width, h - g * width)
+                _scatter(yb, b, base, steps, reverse, channel[g], valid, run[g], y)
+        restore_denormals(register)
+
+
+@kernel(parallel=True, fastmath={"contract"})
+def correlations(params, start, channel, run, u, g, sums, parts):
+    """sums (batch, rows, 4, W): Re, Im of sum_t g_t conj(x_t), then of sum_t g_t conj(dx_t/dlam)."""
+    batch, length, _ = u.shape
+    groups, width = channel.shape
+    for job in prange(batch * parts):
+        register = flush_denormals()
+        b, part = job // parts, job % parts
+        state = np.zeros((params.shape[0], 8, width), u.dtype)
+        ub = np.empty((CHUNK, width), u.dtype)
+        gb = np.empty((CHUNK, width), u.dtype)
+        for base in range(0, length, CHUNK):
+            steps = min(CHUNK, length - base)
+            for group in range(part, groups, parts):
+                _gather(u, b, base, steps, False, channel[group], run[group], ub)
+                _gather(g, b, base, steps, False, channel[group], run[group], gb)
+                m, end = start[group], start[group + 1]
+                while end - m >= 2:
+                    _correlate_2(params, state, ub, gb, m, steps)
+                    m += 2
+                if end > m:
+                    _correlate_1(params, state, ub, gb, m, steps)
+        for group in range(part, groups, parts):
+            for m in range(start[group], start[group + 1]):
+                for part_of in range(4):
+                    for k in range(width):
+                        sums[b, m, part_of, k] = state[m, 4 + part_of, k]
+        restore_denormals(register)
+
+
+__all__ = ["CHUNK", "correlations", "lanes", "place_modes", "scan"]

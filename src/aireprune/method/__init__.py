@@ -1,0 +1,1 @@
+"""The mathematics, in NumPy alone: layers as diagonal systems, scores, selection, reductions, bounds."""

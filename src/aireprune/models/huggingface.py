@@ -1,0 +1,74 @@
+"""Hugging Face folders as transformers models, adaptive sizes included."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from aireprune.errors import AireError
+from aireprune.models.editing import resize_module, settle_config
+from aireprune.pruning.source import Source
+
+
+def load_pretrained(source: Source) -> nn.Module:
+    """The model of a Hugging Face folder, loaded by transformers.
+
+    Layers of one size are stock transformers' business. Layers of different sizes (per_layer_config) are built at the
+    largest size, cut to their own before any weight is read, and then loaded as usual. `ignore_mismatched_sizes` is
+    never used: it would replace tensors that do not fit by random ones without an error.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        raise AireError(
+            f"{source.name} is a Hugging Face model: loading it needs transformers (pip install aireprune[hf])."
+        )
+    import transformers
+
+    checkpoint = source.checkpoint
+    assert checkpoint is not None
+    if "model_type" not in source.config:
+        raise AireError(
+            f"{source.name}: config.json names no model_type, so transformers cannot load it (a mamba_ssm folder loads with "
+            "mamba_ssm). The folder itself can be inspected, scored and pruned."
+        )
+    names = source.config.get("architectures") or []
+    factory: Any = getattr(transformers, names[0], None) if names else transformers.AutoModel
+    if factory is None:
+        raise AireError(f"{source.name}: transformers {transformers.__version__} has no {names[0]}.")
+    if not source.config.get("per_layer_config"):
+        return _loaded(factory, source.name, checkpoint.path)
+    if not names:
+        raise AireError(
+            f"{source.name}: config.json names no architecture, so its layers of different sizes have no class."
+        )
+    config = transformers.AutoConfig.from_pretrained(checkpoint.path)
+    config.per_layer_config = None
+    sizes = [layer.states // layer.groups for layer in source.layers]
+    model = _loaded(_resized(factory, sizes), source.name, checkpoint.path, config=config)
+    model.__class__ = factory
+    settle_config(model, source.layers, sizes)
+    return model
+
+
+def _resized(factory: Any, sizes: Sequence[int]) -> Any:
+    """The class with layers of these sizes; named as the original, because transformers looks at names."""
+
+    def init(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+        factory.__init__(self, config, *args, **kwargs)
+        resize_module(self, sizes)
+
+    return type(factory.__name__, (factory,), {"__init__": init, "__module__": factory.__module__})
+
+
+def _loaded(factory: Any, name: str, path: Path, **options: Any) -> nn.Module:
+    model, report = factory.from_pretrained(path, dtype="auto", output_loading_info=True, **options)
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        if report.get(what):
+            raise AireError(
+                f"{name}: transformers reports {what.replace('_', ' ')}: {sorted(map(str, report[what]))[:5]}."
+            )
+    loaded: nn.Module = model.eval()
+    return loaded

@@ -1,0 +1,1 @@
+"""From a model or checkpoint and a request to a smaller one."""

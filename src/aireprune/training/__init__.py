@@ -1,0 +1,1 @@
+"""Training our models on tasks."""

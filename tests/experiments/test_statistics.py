@@ -1,0 +1,46 @@
+"""Intervals and paired tests against their definitions and published examples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from aireprune.experiments.statistics import interval, paired_p_value
+
+
+def test_wilson_interval():
+    # Newcombe (1998), Table I: 81 of 263, Wilson score: 0.2553 to 0.3662
+    low, high = interval(np.r_[np.ones(81), np.zeros(182)])
+    assert (round(low, 4), round(high, 4)) == (0.2553, 0.3662)
+    low, high = interval(np.ones(20))
+    assert high == pytest.approx(1)
+    assert 0.8 < low < 0.9
+
+
+def test_interval_of_other_values_covers_the_mean_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(400):
+        low, high = interval(rng.normal(2.0, 0.5, 100))
+        hits += low <= 2.0 <= high
+    assert 0.92 <= hits / 400 <= 0.98
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (5, 1), (10, 3), (700, 600)])
+def test_mcnemar_is_the_exact_binomial_test(wins, losses):
+    a = np.r_[np.ones(wins), np.zeros(losses), np.ones(50), np.zeros(50)]
+    b = np.r_[np.zeros(wins), np.ones(losses), np.ones(50), np.zeros(50)]
+    n, k = wins + losses, min(wins, losses)
+    logs = [math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2) for i in range(k + 1)]
+    expected = min(1.0, 2 * sum(map(math.exp, logs)))
+    assert paired_p_value(a, b) == pytest.approx(expected, rel=1e-9)
+    assert paired_p_value(b, a) == paired_p_value(a, b)
+
+
+def test_paired_values_see_what_unpaired_ones_would_not():
+    rng = np.random.default_rng(1)
+    base = rng.normal(2, 1, 300)
+    assert paired_p_value(base + 0.01 + rng.normal(0, 0.01, 300), base) < 1e-6
+    assert paired_p_value(base, base) == 1

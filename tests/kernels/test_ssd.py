@@ -1,0 +1,61 @@
+"""The Mamba-2 scan: kernel = chunks of matrix products = recurrence, their gradients, and decoding."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from aireprune.kernels import ssd
+
+
+def problem(length: int = 70, groups: int = 2, width: int = 5, n: int = 11, dtype=torch.float64) -> list[Tensor]:
+    torch.manual_seed(0)
+    shapes = ((2, length, 4, width), (2, length, 4), (4,), (2, length, groups, n), (2, length, groups, n), (4,), (4,))
+    tensors = [torch.randn(shape, dtype=dtype) for shape in (*shapes, (2, 4, width, n))]
+    tensors[2] = -torch.exp(tensors[2])
+    return tensors
+
+
+@pytest.mark.parametrize("limits", [(0.0, math.inf), (0.1, 1.0)])
+@pytest.mark.parametrize(
+    ("length", "groups", "width", "n"), [(70, 2, 5, 11), (1, 1, 16, 8), (32, 4, 33, 1), (5, 1, 3, 0)]
+)
+def test_kernel_is_chunks_is_recurrence(length, groups, width, n, limits):
+    *inputs, state = problem(length, groups, width, n)
+    expected = ssd.ssd_reference(*inputs, *limits, state)
+    for found in (ssd.ssd_scan(*inputs, limits, state), ssd.ssd_chunked(*inputs, *limits, state)):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_are_those_of_the_recurrence():
+    gradients = []
+    for run in (
+        lambda *a: ssd.ssd_scan(*a[:-1], initial=a[-1]),
+        lambda *a: ssd.ssd_reference(*a[:-1], 0.0, math.inf, a[-1]),
+    ):
+        leaves = [t.requires_grad_() for t in problem()]
+        y, final = run(*leaves)
+        loss = (y * torch.cos(torch.arange(y.numel())).view_as(y)).sum() + final.square().sum()
+        gradients.append(torch.autograd.grad(loss, leaves))
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_long_decays_do_not_overflow():
+    x, dt, A, B, C, D, bias, state = problem(64, dtype=torch.float32)
+    y, final = ssd.ssd_chunked(x, dt + 50, A * 100, B, C, D, bias, 0.0, math.inf, state)
+    assert y.isfinite().all()
+    assert final.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_steps_are_the_scan(dtype):
+    x, dt, A, B, C, D, bias, state = problem(4, dtype=dtype)
+    expected, final = ssd.ssd_scan(x, dt, A, B, C, D, bias, initial=state)
+    with torch.no_grad():
+        steps = [ssd.ssd_step(state, x[:, t], dt[:, t], A, B[:, t], C[:, t], D, bias) for t in range(4)]
+    torch.testing.assert_close(torch.stack(steps, 1), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(state, final, rtol=1e-5, atol=1e-5)

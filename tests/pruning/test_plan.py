@@ -1,0 +1,171 @@
+"""Plans: what they hold, that they repeat, and that they only fit their own checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import Arrays
+
+from aireprune.errors import AireError
+from aireprune.families import FAMILIES, find_layers
+from aireprune.method.methods import METHODS
+from aireprune.method.selection import Budget
+from aireprune.method.states import LayerStates
+from aireprune.pruning.plan import Plan, fingerprint, make_plan, score_states
+
+
+def s5_arrays(seed=0, layers=3, p=6, h=4):
+    rng = np.random.default_rng(seed)
+    arrays = Arrays()
+    for i in range(layers):
+        arrays[f"layers.{i}.seq.Lambda_re"] = -rng.uniform(0.1, 2, p)
+        arrays[f"layers.{i}.seq.Lambda_im"] = rng.uniform(0.1, 9, p)
+        arrays[f"layers.{i}.seq.log_step"] = rng.uniform(-6, -2, (p, 1))
+        arrays[f"layers.{i}.seq.B"] = rng.standard_normal((p, h, 2))
+        arrays[f"layers.{i}.seq.C"] = rng.standard_normal((h, p, 2))
+    return arrays
+
+
+def plan_of(arrays, **options):
+    layers = find_layers(arrays, {})
+    states = [FAMILIES[layer.family].states(layer, arrays) for layer in layers]
+    budget = Budget(options.pop("ratio", 0.5), options.pop("threshold", None), options.pop("min_states", 1))
+    return make_plan(layers, states, fingerprint(layers, arrays), budget=budget, **options)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if not METHODS[name].measured])
+def test_plans_repeat_and_survive_json(method):
+    arrays = s5_arrays()
+    plan = plan_of(arrays, method=method)
+    assert plan == plan_of(arrays, method=method)
+    assert plan.kept == 9
+    assert Plan.from_dict(json.loads(plan.to_json())) == plan
+
+
+def test_plans_are_the_same_in_another_process(tmp_path):
+    """Hash randomisation or thread counts must not show."""
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]; from test_plan import *; "
+        "print(plan_of(s5_arrays(), method='random', seed=3).to_json(), plan_of(s5_arrays()).to_json())"
+    )
+    paths = [str(folder) for folder in (Path(__file__).parent, Path(__file__).parents[1])]
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code, *paths],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_a_plan_only_fits_its_own_checkpoint():
+    arrays = s5_arrays()
+    plan = plan_of(arrays)
+    layers = find_layers(arrays, {})
+    plan.check(layers, arrays)
+    other = s5_arrays(seed=1)
+    with pytest.raises(AireError, match="made from another checkpoint"):
+        plan.check(find_layers(other, {}), other)
+    fewer = s5_arrays(layers=2)
+    with pytest.raises(AireError, match="made for another model: it has 3 layers"):
+        plan.check(find_layers(fewer, {}), fewer)
+
+
+def test_the_summary_is_the_share_of_energy():
+    arrays = s5_arrays()
+    plan = plan_of(arrays)
+    states = [FAMILIES["s5"].states(layer, arrays) for layer in find_layers(arrays, {})]
+    for layer, energies in zip(plan.layers, score_states(states, "aire"), strict=True):
+        assert layer.energy_kept == pytest.approx(energies[list(layer.kept)].sum() / energies.sum())
+
+
+def test_unstable_poles_are_named_and_never_scored():
+    arrays = s5_arrays()
+    arrays["layers.1.seq.Lambda_re"][[2, 4]] = [0.0, 0.3]
+    with pytest.raises(AireError, match=r"layers\.1\.seq state 2, 4"):
+        plan_of(arrays)
+    plan = plan_of(arrays, ratio=1.0, unstable="keep")
+    assert [layer.kept for layer in plan.layers][1] == (2, 4)
+    layers = find_layers(arrays, {})
+    scores = score_states([FAMILIES["s5"].states(layer, arrays) for layer in layers], "aire")
+    assert np.isnan(scores[1][[2, 4]]).all()
+    assert np.isfinite(np.delete(scores[1], [2, 4])).all()
+
+
+def test_layers_are_counted_as_people_count():
+    arrays = s5_arrays(layers=12)
+    assert [layer.name for layer in find_layers(arrays, {})] == [f"layers.{i}.seq" for i in range(12)]
+
+
+def test_groups_keep_equally_many():
+    rng = np.random.default_rng(0)
+    n, groups = 24, 3
+    states = LayerStates(
+        "mixer", -rng.uniform(0.1, 1, (n, 2)), np.zeros((n, 2)), rng.random((n, 2)), rng.random((1, n, 2)), groups
+    )
+    layer = dataclasses.make_dataclass("L", ["name", "family", "states"])("mixer", "mamba2", n)
+    plan = make_plan([layer], [states], "", budget=Budget(ratio=0.6))
+    kept = np.array(plan.layers[0].kept)
+    assert list(np.bincount(kept // 8)) == [3, 3, 3]
+    scores = score_states([states], "aire")[0].reshape(3, 8)
+    for group in range(groups):
+        mine = kept[kept // 8 == group] % 8
+        assert set(mine) == set(np.argsort(-scores[group])[:3])
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 99}', '{"schema": 1, "layers": []}'])
+def test_a_broken_plan_file_is_one_sentence(tmp_path, text):
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(AireError, match=r"plan\.json"):
+        Plan.load(tmp_path / "plan.json")
+
+
+def test_horizons_belong_to_the_energy():
+    with pytest.raises(AireError, match="belongs to the energy"):
+        plan_of(s5_arrays(), method="last", horizon=100)
+    with pytest.raises(AireError, match="1 or more"):
+        plan_of(s5_arrays(), horizon=0)
+    assert plan_of(s5_arrays(), horizon=3).layers != plan_of(s5_arrays()).layers
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kept": [0, 99]}, "ascending whole numbers"),
+        ({"kept": [3, 1, 1]}, "ascending whole numbers"),
+        ({"kept": [-1]}, "ascending whole numbers"),
+        ({"kept": [1.5]}, "ascending whole numbers"),
+        ({"kept": "ab"}, "ascending whole numbers"),
+        ({"layout": "zzz"}, "no layout 'zzz'"),
+        ({"reduce": "zzz"}, "zzz"),
+        ({"method": "zzz"}, "no method 'zzz'"),
+        ({"granularity": "zzz"}, "granularity"),
+    ],
+)
+def test_a_plan_edited_by_hand_is_checked(change, message):
+    values = plan_of(s5_arrays()).to_dict()
+    values = json.loads(json.dumps(values))
+    if "kept" in change:
+        values["layers"][1].update(change)
+    else:
+        values.update(change)
+    with pytest.raises(AireError, match=message):
+        Plan.from_dict(values)
+
+
+@pytest.mark.parametrize("role", ["Lambda_re", "Lambda_im", "log_step", "B", "C"])
+def test_a_layer_that_lacks_an_array_is_not_passed_over(role):
+    arrays = s5_arrays()
+    del arrays[f"layers.1.seq.{role}"]
+    with pytest.raises(AireError, match=rf"layers\.1\.seq\.{role} is missing"):
+        find_layers(arrays, {})
