@@ -158,7 +158,7 @@ def test_an_empty_layer_runs_on_its_feedthrough():
 
 
 def test_recurrence_step_by_step():
-    """The layer is x_k = lam x_{k-1} + B u_k, y_k = 2 Re(C x_k) + D u_k (METHOD.md section 1)."""
+    """The layer is x_k = lam x_{k-1} + B u_k, y_k = 2 Re(C x_k) + D u_k (docs/method.md section 1)."""
     ssm = small().double().layers[0].seq
     u = torch.randn(1, 25, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     lam, b = ssm.discrete()

@@ -1,4 +1,4 @@
-"""Calibration of reduced models with unlabelled inputs (METHOD.md section 5)."""
+"""Calibration of reduced models with unlabelled inputs (docs/method.md section 5)."""
 
 from aireprune.calibration.inputs import Inputs, read_inputs
 from aireprune.calibration.readout import calibrate

@@ -1,4 +1,4 @@
-"""Measured covariances of the states of the full model, for balancing and refitting (METHOD.md section 5).
+"""Measured covariances of the states of the full model, for balancing and refitting (docs/method.md section 5).
 
 Every layer is driven by what it reads in the full model. E of (Re x, Im x) takes the place of the closed-form P, which
 is the same under white noise. The states are those of the layer as `ModalSystem`, so that the covariance is in the

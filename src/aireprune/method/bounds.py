@@ -1,4 +1,4 @@
-"""Certificates: how far a reduced layer can be from the full one, at worst and on average (METHOD.md section 4).
+"""Certificates: how far a reduced layer can be from the full one, at worst and on average (docs/method.md section 4).
 
 All bounds are for the true operator of the layer, y = sum over directions of s Re(c x), s = 2 for conjugate halves
 and 1 for a full spectrum. With alpha_i^d = |C_i^d| |B_i| and E_i = mean_d (alpha_i^d)^2 / (1 - r_i^2) of the stored

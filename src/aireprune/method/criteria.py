@@ -1,4 +1,4 @@
-"""Scores of single states (METHOD.md section 2). Each is a function of one layer's states, shape (n,).
+"""Scores of single states (docs/method.md section 2). Each is a function of one layer's states, shape (n,).
 
 r = |lam|, b2 = |B_i|^2, c2 = |C_i|^2 (mean over directions). A state with several modes scores their sum.
 Stable poles are assumed: callers take unstable states out first.

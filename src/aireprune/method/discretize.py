@@ -1,4 +1,4 @@
-"""Continuous poles to discrete ones, without losing 1 - |lam| on the way (METHOD.md section 1).
+"""Continuous poles to discrete ones, without losing 1 - |lam| on the way (docs/method.md section 1).
 
 Both maps return log|lam|, arg(lam) and the factor that turns a continuous B row into its discrete one.
 """

@@ -1,4 +1,4 @@
-"""Closed-form Gramians and exact energies (METHOD.md section 4; Antoulas 2005, sections 4.3 and 5.5).
+"""Closed-form Gramians and exact energies (docs/method.md section 4; Antoulas 2005, sections 4.3 and 5.5).
 
 With the conjugates written out, P_ij = (B_i . conj(B_j)) / (1 - lam_i conj(lam_j)), and Q likewise from C. Here they
 are returned for the real states (Re x, Im x), where they are real symmetric (2n, 2n): P is the covariance of the
@@ -37,7 +37,7 @@ def gramians(system: ModalSystem, horizon: int | None = None) -> tuple[np.ndarra
 
 
 def written_out_gramians(system: ModalSystem, horizon: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """P and Q as METHOD.md writes them, for the states (x, conj(x)) and the columns (c, conj(c)) s/2."""
+    """P and Q as docs/method.md writes them, for the states (x, conj(x)) and the columns (c, conj(c)) s/2."""
     p, q = gramians(system, horizon)
     eye = np.eye(system.modes)
     basis = np.block([[eye, 1j * eye], [eye, -1j * eye]])  # (x, conj x) = basis (Re x, Im x)
@@ -81,7 +81,7 @@ def distance_energy(
 
 
 def state_energies(system: ModalSystem, horizon: int | None = None) -> np.ndarray:
-    """[energy] or [energy-T] of every stored mode as METHOD.md section 2 scores it. (*batch, n)"""
+    """[energy] or [energy-T] of every stored mode as docs/method.md section 2 scores it. (*batch, n)"""
     c2 = (np.abs(system.c) ** 2).sum(-2).mean(-2)
     b2 = (np.abs(system.b) ** 2).sum(-1)
     seen = 1.0 if horizon is None else -np.expm1(2 * horizon * system.log_radius)

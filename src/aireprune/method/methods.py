@@ -1,7 +1,7 @@
 """The registry of methods and reductions.
 
-A method is nothing but a criterion, a normalisation and a scope (METHOD.md section 3). A reduction says what becomes of
-the states that a method chose (METHOD.md section 5).
+A method is nothing but a criterion, a normalisation and a scope (docs/method.md section 3). A reduction says what becomes of
+the states that a method chose (docs/method.md section 5).
 """
 
 from __future__ import annotations

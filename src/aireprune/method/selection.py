@@ -1,4 +1,4 @@
-"""From scores to kept states: normalisation, scope, budget (METHOD.md section 3). Pure functions over arrays."""
+"""From scores to kept states: normalisation, scope, budget (docs/method.md section 3). Pure functions over arrays."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class LayerStates:
 
     @property
     def mean_c2(self) -> np.ndarray:
-        """c^2 of METHOD.md: the mean over directions. (n, m)"""
+        """c^2 of docs/method.md: the mean over directions. (n, m)"""
         return self.c2.mean(axis=0)
 
     @property

@@ -1,4 +1,4 @@
-"""A diagonal discrete-time layer with its full gains, in every storage convention (METHOD.md section 1).
+"""A diagonal discrete-time layer with its full gains, in every storage convention (docs/method.md section 1).
 
     x_k = lam x_{k-1} + b u_k ,   y_k = s Re(c x_k) ,   s = 2 for stored conjugate halves, 1 for a full spectrum
 

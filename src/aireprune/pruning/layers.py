@@ -1,4 +1,4 @@
-"""From a plan to smaller layers: truncate, refit or balanced (METHOD.md section 5), stored in the layout they had.
+"""From a plan to smaller layers: truncate, refit or balanced (docs/method.md section 5), stored in the layout they had.
 
 A plan says how many states of a layer stay and, for truncate and refit, which. The layer is read as a `ModalSystem`,
 reduced, and stored again; then the stored arrays are read back, in the precision of the file, and the exact H2 distance

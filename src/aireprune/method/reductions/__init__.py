@@ -1,4 +1,4 @@
-"""Ways to make a layer smaller: truncate (the paper), refit, balanced (METHOD.md section 5)."""
+"""Ways to make a layer smaller: truncate (the paper), refit, balanced (docs/method.md section 5)."""
 
 from aireprune.method.reductions.balanced import balanced
 from aireprune.method.reductions.balancing import hankel_scores, hankel_values

@@ -1,4 +1,4 @@
-"""`balanced`: square-root balanced truncation that stays diagonal (METHOD.md section 5; Antoulas 2005, section 7.3).
+"""`balanced`: square-root balanced truncation that stays diagonal (docs/method.md section 5; Antoulas 2005, section 7.3).
 
 The leading r balanced states are diagonalised again. Their matrix A_r is real, so its poles are real or come in exact
 conjugate pairs: a pair is stored as one mode, a real pole as one mode with half the readout (its own conjugate is the

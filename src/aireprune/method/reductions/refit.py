@@ -1,4 +1,4 @@
-"""`refit`: keep poles and inputs of the kept modes K, give them the H2-optimal readout (METHOD.md section 5).
+"""`refit`: keep poles and inputs of the kept modes K, give them the H2-optimal readout (docs/method.md section 5).
 
     C~ = C P[:, K] P[K, K]^-1 = C_K + C_T P[T, K] P[K, K]^-1        T = the pruned modes
 
