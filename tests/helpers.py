@@ -20,6 +20,16 @@ class Arrays(dict[str, np.ndarray]):
         return {name: values.shape for name, values in self.items()}
 
 
+class Shapes:
+    """Named arrays of which only the shapes are known."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]]):
+        self.shapes = shapes
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        raise KeyError(name)
+
+
 class Golden:
     """One configuration of the official S5: file, configuration, inputs and outputs."""
 

@@ -10,7 +10,7 @@ from helpers import Arrays
 
 from aireprune.errors import AireError
 from aireprune.families.lru import LRU
-from aireprune.method.criteria import Settings, energy
+from aireprune.method.criteria import Conditions, energy
 
 FAMILY = LRU()
 
@@ -50,7 +50,7 @@ def run(arrays: Mapping[str, np.ndarray], u: np.ndarray, turn: complex = 1) -> n
 def test_energy_is_that_of_the_impulse_response(whole: bool, directions: int) -> None:
     """One state at a time, an impulse in the middle: Re^2 + Im^2 summed, mean over directions."""
     arrays = layer_arrays(whole, directions)
-    (layer,) = FAMILY.find(arrays.shapes, {})
+    (layer,) = FAMILY.find(arrays, {})
     found = []
     for state in range(layer.states):
         alone = {name: cut.mask(arrays[name], np.array([state])) for name, cut in FAMILY.cuts(layer).items()}
@@ -68,7 +68,7 @@ def test_energy_is_that_of_the_impulse_response(whole: bool, directions: int) ->
                         one[name][:, side] = alone[name][:, side]
                     total += sum((run(one, u, turn) ** 2).sum() / 2 for turn in (1, 1j))
         found.append(total)
-    np.testing.assert_allclose(energy(FAMILY.states(layer, arrays), Settings()), found, rtol=1e-8)
+    np.testing.assert_allclose(energy(FAMILY.states(layer, arrays), Conditions()), found, rtol=1e-8)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -76,7 +76,7 @@ def test_energy_is_that_of_the_impulse_response(whole: bool, directions: int) ->
 @pytest.mark.parametrize("kept", [[1, 3], [4], []])
 def test_masked_is_removed_is_padded(whole: bool, directions: int, kept: list[int]) -> None:
     arrays = layer_arrays(whole, directions)
-    (layer,) = FAMILY.find(arrays.shapes, {})
+    (layer,) = FAMILY.find(arrays, {})
     assert layer.states == 5
     indices, cuts = np.array(kept, int), FAMILY.cuts(layer)
     u = np.random.default_rng(0).standard_normal((50, 3))
@@ -86,19 +86,19 @@ def test_masked_is_removed_is_padded(whole: bool, directions: int, kept: list[in
         n = len(kept) if size is None else size
         assert smaller["seq.nu_log"].shape == (n,)
         np.testing.assert_allclose(run(smaller, u), masked, rtol=1e-10, atol=1e-12)
-        (again,) = FAMILY.find(smaller.shapes, {})
+        (again,) = FAMILY.find(smaller, {})
         assert FAMILY.states(again, smaller).margin > 0
 
 
 def test_slow_poles_keep_their_distance_from_one() -> None:
     arrays = layer_arrays(False)
     arrays["seq.nu_log"] = np.log(np.full(5, 1e-13))
-    states = FAMILY.states(FAMILY.find(arrays.shapes, {})[0], arrays)
-    np.testing.assert_allclose(energy(states, Settings()), (states.b2 * states.mean_c2 / 2e-13)[:, 0], rtol=1e-9)
+    states = FAMILY.states(FAMILY.find(arrays, {})[0], arrays)
+    np.testing.assert_allclose(energy(states, Conditions()), (states.b2 * states.mean_c2 / 2e-13)[:, 0], rtol=1e-9)
 
 
 def test_a_missing_array_is_named() -> None:
     arrays = layer_arrays(False)
     del arrays["seq.C_im"]
     with pytest.raises(AireError, match=r"seq\.C_im is missing"):
-        FAMILY.find(arrays.shapes, {})
+        FAMILY.find(arrays, {})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import Arrays
+from helpers import Arrays, Shapes
 
 from aireprune.errors import AireError
 from aireprune.families import find_layers
 from aireprune.families.mamba import Mamba
-from aireprune.method.criteria import CRITERIA, Settings
+from aireprune.method.criteria import CRITERIA, Conditions
 
 FAMILY = Mamba()
 D, N, R = 5, 4, 2
@@ -33,8 +33,8 @@ def layer_arrays(prefix: str = "layers.0.mixer.", bias: bool = False, norms: boo
 
 
 def energies(arrays: Arrays, config: dict[str, object] | None = None) -> np.ndarray:
-    (layer,) = FAMILY.find(arrays.shapes, config or {})
-    return CRITERIA["energy"](FAMILY.states(layer, arrays), Settings(None, 0, 0))
+    (layer,) = FAMILY.find(arrays, config or {})
+    return CRITERIA["energy"](FAMILY.states(layer, arrays), Conditions(None, 0, 0))
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -91,8 +91,8 @@ def test_norms_divide_by_the_mean() -> None:
     ],
 )
 def test_the_norm_is_explicit(config: dict[str, object], norms: bool, expected: str) -> None:
-    (layer,) = FAMILY.find(layer_arrays(norms=norms).shapes, config)
-    assert layer.options["bc_norm"] == expected
+    (layer,) = FAMILY.find(layer_arrays(norms=norms), config)
+    assert layer.options.bc_norm == expected
     assert ("out_proj.weight" in layer.arrays) == (expected == "weightless")
 
 
@@ -117,7 +117,7 @@ def selective(arrays: Arrays, x: np.ndarray, norm: bool) -> np.ndarray:
 @pytest.mark.parametrize("kept", [[0, 2], [1], [0, 1, 2, 3]])
 def test_masked_is_removed_is_padded(kind: str, kept: list[int]) -> None:
     arrays = layer_arrays("", norms=kind == "weighted")
-    (layer,) = FAMILY.find(arrays.shapes, {"model_type": "falcon_mamba"} if kind == "weightless" else {})
+    (layer,) = FAMILY.find(arrays, {"model_type": "falcon_mamba"} if kind == "weightless" else {})
     cuts = FAMILY.cuts(layer)
     keep, x = np.array(kept), np.random.default_rng(2).normal(size=(9, D))
 
@@ -133,12 +133,12 @@ def test_masked_is_removed_is_padded(kind: str, kept: list[int]) -> None:
 
 def test_an_emptied_layer_keeps_its_skip() -> None:
     arrays = layer_arrays("")
-    (layer,) = FAMILY.find(arrays.shapes, {"model_type": "falcon_mamba"})
+    (layer,) = FAMILY.find(arrays, {"model_type": "falcon_mamba"})
     for name, cut in FAMILY.cuts(layer).items():
         arrays[name] = cut.remove(arrays[name], np.array([], int))
     assert arrays["A_log"].shape == (D, 0)
     assert np.isfinite(arrays["out_proj.weight"]).all()
-    (empty,) = FAMILY.find(arrays.shapes, {})
+    (empty,) = FAMILY.find(arrays, {})
     assert len(FAMILY.states(empty, arrays)) == 0
 
 
@@ -157,12 +157,12 @@ def test_bad_input_is_named() -> None:
         ("layers.0.mixer.dt_proj.bias", "dt_proj.bias is missing"),
     ):
         with pytest.raises(AireError, match=message):
-            FAMILY.find({k: v for k, v in arrays.shapes.items() if k != name}, {})
+            FAMILY.find(Shapes({k: v for k, v in arrays.shapes.items() if k != name}), {})
     with pytest.raises(AireError, match=r"x_proj.weight has shape \(11, 5\), expected \(10, 5\).*dt: 2 . B: 4 . C: 4"):
-        FAMILY.find({**arrays.shapes, "layers.0.mixer.x_proj.weight": (11, 5)}, {})
+        FAMILY.find(Shapes({**arrays.shapes, "layers.0.mixer.x_proj.weight": (11, 5)}), {})
     arrays["layers.0.mixer.A_log"][0, 0] = np.nan
     with pytest.raises(AireError, match=r"A_log holds values that are not finite"):
-        FAMILY.states(FAMILY.find(arrays.shapes, {})[0], arrays)
+        FAMILY.states(FAMILY.find(arrays, {})[0], arrays)
 
 
 def test_layers_under_any_prefix_in_order() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import Arrays
+from helpers import Arrays, Shapes
 
 from aireprune.errors import AireError
-from aireprune.families.mamba2 import Mamba2
-from aireprune.method.criteria import CRITERIA, Settings
+from aireprune.families.mamba2 import Mamba2, Mamba2Options
+from aireprune.method.criteria import CRITERIA, Conditions
 
 FAMILY = Mamba2()
 HEADS, P, N, K, MODEL = 4, 3, 5, 4, 6
@@ -32,22 +32,22 @@ def layer_arrays(groups: int = 2, bias: bool = True, norm: bool = True, d_mlp: i
 
 def test_layout() -> None:
     for d_mlp in (0, 7):
-        (layer,) = FAMILY.find(layer_arrays(d_mlp=d_mlp).shapes, {"n_groups": 2})
+        (layer,) = FAMILY.find(layer_arrays(d_mlp=d_mlp), {"n_groups": 2})
         assert (layer.states, layer.groups) == (2 * N, 2)
-        assert layer.options == {"first_row": 2 * d_mlp + 2 * HEADS * P, "first_channel": HEADS * P, "head_dim": P}
-    (layer,) = FAMILY.find(layer_arrays(groups=1, bias=False, norm=False).shapes, {})
+        assert layer.options == Mamba2Options(first_row=2 * d_mlp + 2 * HEADS * P, first_channel=HEADS * P, head_dim=P)
+    (layer,) = FAMILY.find(layer_arrays(groups=1, bias=False, norm=False), {})
     assert (layer.states, layer.groups) == (N, 1)
     assert set(layer.arrays) == {"A_log", "dt_bias", "in_proj.weight", "conv1d.weight"}
 
 
 @pytest.mark.parametrize("config", [{"mamba_n_groups": 2}, {"mamba_ngroups": 2}, {"ssm_cfg": {"ngroups": 2}}])
 def test_groups_by_any_name(config: dict[str, object]) -> None:
-    assert FAMILY.find(layer_arrays().shapes, config)[0].groups == 2
+    assert FAMILY.find(layer_arrays(), config)[0].groups == 2
 
 
 def test_energy_by_sampling() -> None:
     arrays, groups = layer_arrays(), 2
-    (layer,) = FAMILY.find(arrays.shapes, {"n_groups": groups})
+    (layer,) = FAMILY.find(arrays, {"n_groups": groups})
     states = FAMILY.states(layer, arrays)
     assert states.log_radius.shape == (groups * N, HEADS // groups)
     rng, first = np.random.default_rng(1), HEADS * P
@@ -59,14 +59,14 @@ def test_energy_by_sampling() -> None:
     step = np.logaddexp(0, arrays["dt_bias"])
     per_head = P * step**2 / (1 - np.exp(-2 * step * np.exp(arrays["A_log"])))
     expected = moments.prod(0) * per_head.reshape(groups, -1).sum(1, keepdims=True)
-    energy = CRITERIA["energy"](states, Settings(None, 0, 0))
+    energy = CRITERIA["energy"](states, Conditions(None, 0, 0))
     np.testing.assert_allclose(energy, expected.ravel(), rtol=0.05)
 
 
 @pytest.mark.parametrize("size", [None, 3, 4])
 def test_cuts_keep_groups_apart(size: int | None) -> None:
     arrays, kept = layer_arrays(), np.array([0, 3, 5 + 1, 5 + 4])
-    (layer,) = FAMILY.find(arrays.shapes, {"n_groups": 2})
+    (layer,) = FAMILY.find(arrays, {"n_groups": 2})
     cuts = FAMILY.cuts(layer)
     conv = cuts["conv1d.bias"].remove(arrays["conv1d.bias"], kept, size)
     d, width = HEADS * P, size or 2
@@ -80,21 +80,23 @@ def test_cuts_keep_groups_apart(size: int | None) -> None:
     rows = cuts["in_proj.weight"].remove(arrays["in_proj.weight"], kept, size)
     np.testing.assert_array_equal(rows[-HEADS:], arrays["in_proj.weight"][-HEADS:])
     smaller = Arrays({k: cuts[k].remove(v, kept, size) if k in cuts else v for k, v in arrays.items()})
-    assert FAMILY.find(smaller.shapes, {"n_groups": 2})[0].states == 2 * width
+    assert FAMILY.find(smaller, {"n_groups": 2})[0].states == 2 * width
 
 
 def test_bad_input_is_named() -> None:
     shapes = layer_arrays().shapes
     with pytest.raises(AireError, match=r"conv1d\.weight is missing"):
-        FAMILY.find({k: v for k, v in shapes.items() if k != "conv1d.weight"}, {})
+        FAMILY.find(Shapes({k: v for k, v in shapes.items() if k != "conv1d.weight"}), {})
     with pytest.raises(AireError, match=r"does not add up.*with 3 groups"):
-        FAMILY.find(shapes, {"n_groups": 3})
+        FAMILY.find(Shapes(shapes), {"n_groups": 3})
     with pytest.raises(AireError, match="does not add up"):
-        FAMILY.find({**shapes, "in_proj.weight": (shapes["in_proj.weight"][0] - 1, MODEL)}, {"n_groups": 2})
+        FAMILY.find(Shapes({**shapes, "in_proj.weight": (shapes["in_proj.weight"][0] - 1, MODEL)}), {"n_groups": 2})
 
 
 def test_other_layers_with_a_log_are_left_alone() -> None:
     assert (
-        FAMILY.find({"A_log": (4,), "dt_bias": (4,), "in_proj_qkvz.weight": (9, 3), "conv1d.weight": (8, 1, 4)}, {})
+        FAMILY.find(
+            Shapes({"A_log": (4,), "dt_bias": (4,), "in_proj_qkvz.weight": (9, 3), "conv1d.weight": (8, 1, 4)}), {}
+        )
         == []
     )

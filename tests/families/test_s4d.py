@@ -15,10 +15,10 @@ from safetensors.numpy import load_file, save_file
 
 import aireprune
 from aireprune.errors import AireError
-from aireprune.families import find_layers
+from aireprune.families import Units, find_layers
 from aireprune.families.s4 import diagonalize
 from aireprune.families.s4d import S4D, TRANSFORMS
-from aireprune.method.criteria import Settings, energy
+from aireprune.method.criteria import Conditions, energy
 from aireprune.models.s4d import S4DConfig, S4DLayer
 
 FAMILY = S4D()
@@ -80,7 +80,7 @@ def test_energy_is_that_of_the_modules_impulse_response(granularity: str) -> Non
     """One state at a time, y = 2 Re(h) and, with C turned by i, y = -2 Im(h): sum |h|^2 is a quarter of both."""
     rng = np.random.default_rng(1)
     arrays = standalone(rng, 3, 4)
-    (layer,) = FAMILY.find(arrays.shapes, {"granularity": granularity})
+    (layer,) = FAMILY.find(arrays, {}, Units(granularity=granularity))
     module = S4DLayer(S4DConfig(1, 1, 3, 8, 1), 4).double()
     impulse = torch.eye(3, dtype=torch.float64)[:, None] * (torch.arange(800) == 0)[None, :, None]
     found = []
@@ -95,7 +95,7 @@ def test_energy_is_that_of_the_modules_impulse_response(granularity: str) -> Non
             with torch.no_grad():
                 total += float((module.ssm(impulse) ** 2).sum()) / 4
         found.append(total)
-    np.testing.assert_allclose(energy(FAMILY.states(layer, arrays), Settings()), found, rtol=1e-8)
+    np.testing.assert_allclose(energy(FAMILY.states(layer, arrays), Conditions()), found, rtol=1e-8)
 
 
 @pytest.mark.parametrize("granularity", ["mode", "state"])
@@ -103,19 +103,19 @@ def test_energy_is_that_of_the_modules_impulse_response(granularity: str) -> Non
 def test_energy_with_shared_copies(granularity: str, disc: str) -> None:
     """A removable state holds one mode per channel that shares its copy of A and B, over all readouts."""
     arrays = repository(np.random.default_rng(2), h=6, s=2, n=3, o=2)
-    (layer,) = FAMILY.find(arrays.shapes, {"granularity": granularity, "disc": disc})
+    (layer,) = FAMILY.find(arrays, {"disc": disc}, Units(granularity=granularity))
     assert layer.states == (6 if granularity == "mode" else 3)
     found = []
     for state in range(layer.states):
         alone = edited(arrays, layer, np.array([state]), "masked")
         turned = {**alone, "k.C": np.stack([-alone["k.C"][..., 1], alone["k.C"][..., 0]], -1)}
         found.append(sum((repository_kernel(part, 1500, {"disc": disc}) ** 2).sum() / 4 for part in (alone, turned)))
-    np.testing.assert_allclose(energy(FAMILY.states(layer, arrays), Settings()), found, rtol=1e-8)
+    np.testing.assert_allclose(energy(FAMILY.states(layer, arrays), Conditions()), found, rtol=1e-8)
 
 
 def test_bidirectional_readouts_are_averaged() -> None:
     arrays = repository(np.random.default_rng(3), o=2)
-    (layer,) = FAMILY.find(arrays.shapes, {"bidirectional": True})
+    (layer,) = FAMILY.find(arrays, {"bidirectional": True})
     states = FAMILY.states(layer, arrays)
     assert states.c2.shape == (2, 24, 1)
     np.testing.assert_allclose(states.mean_c2[:, 0], ((arrays["k.C"] ** 2).sum((0, -1)) / 2).ravel())
@@ -128,9 +128,9 @@ def test_bidirectional_readouts_are_averaged() -> None:
 def test_masked_is_removed_is_padded(granularity: str, h: int, s: int, untied: bool, real_transform: str) -> None:
     rng = np.random.default_rng(4)
     arrays = repository(rng, h=h, s=s, n=5, o=2, untied=untied)
-    config = {"granularity": granularity, "real_transform": real_transform}
+    config, units = {"real_transform": real_transform}, Units(granularity=granularity)
     arrays["k.A_real"] = np.abs(arrays["k.A_real"])
-    (layer,) = FAMILY.find(arrays.shapes, config)
+    (layer,) = FAMILY.find(arrays, config, units)
     kept = np.sort(rng.choice(layer.states, layer.states // 2, replace=False))
     masked = repository_kernel(edited(arrays, layer, kept, "masked"), 200, config)
     assert not np.allclose(masked, repository_kernel(arrays, 200, config))
@@ -141,13 +141,13 @@ def test_masked_is_removed_is_padded(granularity: str, h: int, s: int, untied: b
         assert smaller["k.C"].shape == (2, h, width, 2)
         assert smaller["k.A_real"].shape == (s, width)
         assert smaller["k.inv_dt"].shape == (h, width if untied else 1)
-        (again,) = FAMILY.find(smaller.shapes, config)
+        (again,) = FAMILY.find(smaller, config, units)
         assert FAMILY.states(again, smaller).margin > 0
 
 
 def test_a_ragged_removal_keeps_each_channels_own_modes() -> None:
     arrays = standalone(np.random.default_rng(5), 3, 4)
-    (layer,) = FAMILY.find(arrays.shapes, {})
+    (layer,) = FAMILY.find(arrays, {})
     kept = np.array([1, 3, 4, 5, 6])  # channel 0: modes 1 and 3, channel 1: 0, 1 and 2, channel 2: none
     smaller = edited(arrays, layer, kept, "removed")
     c = smaller["k.kernel.C"]
@@ -162,17 +162,17 @@ def test_a_ragged_removal_keeps_each_channels_own_modes() -> None:
 
 def test_nothing_kept_and_nothing_there() -> None:
     arrays = standalone(np.random.default_rng(6), 3, 4)
-    (layer,) = FAMILY.find(arrays.shapes, {})
+    (layer,) = FAMILY.find(arrays, {})
     empty = edited(arrays, layer, np.array([], int), "removed")
     assert empty["k.kernel.C"].shape == (3, 0, 2)
-    (layer,) = FAMILY.find(empty.shapes, {})
+    (layer,) = FAMILY.find(empty, {})
     assert len(FAMILY.states(layer, empty)) == 0
     assert edited(empty, layer, np.array([], int), "padded")["k.kernel.C"].shape == (3, 2, 2)
 
 
 def test_bandlimit_real_kernels_and_fast_steps() -> None:
     arrays = repository(np.random.default_rng(7))
-    (layer,) = FAMILY.find(arrays.shapes, {"bandlimit": 0.05, "dt_fast": True})
+    (layer,) = FAMILY.find(arrays, {"bandlimit": 0.05, "dt_fast": True})
     dt = np.exp(np.sinh(arrays["k.inv_dt"]))
     silent = dt * arrays["k.A_imag"] / (2 * np.pi) >= 0.025
     states = FAMILY.states(layer, arrays)
@@ -180,7 +180,7 @@ def test_bandlimit_real_kernels_and_fast_steps() -> None:
     np.testing.assert_allclose(states.log_radius[:, 0], (-np.exp(arrays["k.A_real"]) * dt).ravel())
     real = Arrays({name: values[..., 0] if name in ("k.B", "k.C") else values for name, values in arrays.items()})
     del real["k.A_imag"]
-    (layer,) = FAMILY.find(real.shapes, {})
+    (layer,) = FAMILY.find(real, {})
     assert not FAMILY.states(layer, real).angle.any()
 
 
@@ -190,14 +190,13 @@ def test_bandlimit_real_kernels_and_fast_steps() -> None:
         ({"k.B": np.zeros((1, 6, 5, 2))}, {}, "k.B has shape"),
         ({"k.C": np.zeros((1, 7, 4, 2)), "k.inv_dt": np.zeros((7, 1))}, {}, "do not divide"),
         ({}, {"disc": "dss"}, "disc is 'dss'"),
-        ({}, {"granularity": "channel"}, "granularity"),
         ({}, {"bidirectional": True}, "even number"),
     ],
 )
 def test_bad_layers_are_named(change: dict[str, np.ndarray], config: dict[str, Any], message: str) -> None:
     arrays = Arrays({**repository(np.random.default_rng(8)), **change})
     with pytest.raises(AireError, match=message):
-        FAMILY.find(arrays.shapes, config)
+        FAMILY.find(arrays, config)
 
 
 def s4_layer(
@@ -233,7 +232,7 @@ def s4_kernel(arrays: Mapping[str, np.ndarray], length: int) -> np.ndarray:
 
 
 def modal_kernel(arrays: Any, length: int) -> np.ndarray:
-    (layer,) = FAMILY.find(arrays.shapes, {})
+    (layer,) = FAMILY.find(arrays, {})
     log_radius, angle, b, c = FAMILY.modes(layer, arrays)
     powers = np.exp((log_radius + 1j * angle)[..., None] * np.arange(length))
     return 2 * np.einsum("ohn,hn,hnl->ohl", c[0], b, powers).real
@@ -260,7 +259,7 @@ def test_s4_is_its_diagonal_form(rank: int, l_kernel: int, real_poles: bool) -> 
 def test_a_diagonalised_s4_is_pruned_like_s4d() -> None:
     arrays = s4_layer(np.random.default_rng(10), 1, 32, True)
     with pytest.raises(AireError, match="diagonalised"):
-        FAMILY.states(FAMILY.find(arrays.shapes, {})[0], arrays)
+        FAMILY.states(FAMILY.find(arrays, {})[0], arrays)
     view = diagonalize(arrays, {})
     assert view is not None
     (layer,) = find_layers(view, {})

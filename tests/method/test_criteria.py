@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from aireprune.method.criteria import CRITERIA, Settings
+from aireprune.method.criteria import CRITERIA, Conditions
 from aireprune.method.discretize import DISCRETIZE
 from aireprune.method.states import LayerStates, from_modes
 
-NO = Settings()
+NO = Conditions()
 
 
 def random_modes(rng, n=5, h=3, directions=1, slowest=0.98):
@@ -37,7 +37,7 @@ def test_energy_is_the_simulated_sum(directions, horizon):
     modes = random_modes(np.random.default_rng(directions), directions=directions)
     log_radius, angle, b, c = modes
     states = from_modes("layer", *modes)
-    found = CRITERIA["energy"](states, Settings(horizon=horizon))
+    found = CRITERIA["energy"](states, Conditions(horizon=horizon))
     lam = np.exp(log_radius + 1j * angle)
     for i in range(len(lam)):
         simulated = np.mean([impulse_energy(lam[i], b[i], c[d, :, i], horizon or 3000) for d in range(directions)])
@@ -92,10 +92,10 @@ def test_a_state_with_several_modes_scores_their_sum():
 
 def test_random_depends_on_seed_and_layer_only():
     states = from_modes("layer", *random_modes(np.random.default_rng(6)))
-    first = CRITERIA["random"](states, Settings(seed=1, layer=2))
-    np.testing.assert_array_equal(first, CRITERIA["random"](states, Settings(seed=1, layer=2)))
-    assert not np.array_equal(first, CRITERIA["random"](states, Settings(seed=2, layer=2)))
-    assert not np.array_equal(first, CRITERIA["random"](states, Settings(seed=1, layer=3)))
+    first = CRITERIA["random"](states, Conditions(seed=1, layer=2))
+    np.testing.assert_array_equal(first, CRITERIA["random"](states, Conditions(seed=1, layer=2)))
+    assert not np.array_equal(first, CRITERIA["random"](states, Conditions(seed=2, layer=2)))
+    assert not np.array_equal(first, CRITERIA["random"](states, Conditions(seed=1, layer=3)))
 
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-9, 1e-12])

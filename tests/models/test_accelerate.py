@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_modules import INEXACT_CACHES, MODELS, close, decode, make_plan
+from foreign_models import INEXACT_CACHES, MODELS, close, decode, make_plan, prune_module
 from torch import nn
 
 from aireprune.errors import AireError

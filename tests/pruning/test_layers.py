@@ -13,19 +13,22 @@ from helpers import Arrays
 import aireprune
 from aireprune import embedded
 from aireprune.errors import AireError
-from aireprune.families import FAMILIES, find_layers
-from aireprune.families.base import LTIFamily
+from aireprune.families import FAMILIES, Found, LTIFamily, find_layers
 from aireprune.families.storing import is_bfloat16, to_bfloat16
 from aireprune.method.bounds import certify
+from aireprune.method.evidence import Evidence
 from aireprune.method.gramians import distance_energy
 from aireprune.method.reductions import hankel_values
-from aireprune.models.arrays import ModuleArrays, edit_own
+from aireprune.models.arrays import ModuleArrays
+from aireprune.models.editing import edited
 from aireprune.models.s4d import S4DConfig, S4DModel
 from aireprune.models.s4d import initialize as initialize_s4d
 from aireprune.models.s5 import S5Config, S5Model, initialize
-from aireprune.pruning.layers import layer_hankel_scores, read_system, reduce_layers
+from aireprune.pruning.layers import read_system
 from aireprune.pruning.plan import LayerPlan, Plan
-from aireprune.pruning.source import Source, open_source
+from aireprune.pruning.planning import layer_hankel_scores
+from aireprune.pruning.source import open_source
+from aireprune.pruning.surgery import operate
 from aireprune.tasks import Split
 from aireprune.tasks.evaluate import evaluate
 
@@ -85,12 +88,12 @@ def lti(layer: Any) -> LTIFamily:
     return family
 
 
-def opened(arrays: Arrays, config: dict[str, Any] | None = None) -> Source:
+def opened(arrays: Arrays, config: dict[str, Any] | None = None) -> Found:
     config = config or {}
-    return Source("arrays", arrays, config, find_layers(arrays, config), [])
+    return Found("arrays", arrays, config, find_layers(arrays, config))
 
 
-def planned(source: Source, counts: list[int], **options: Any) -> Plan:
+def planned(source: Found, counts: list[int], **options: Any) -> Plan:
     """A plan that keeps the first states."""
     layers = tuple(
         LayerPlan(layer.name, layer.family, layer.states, tuple(range(count)), 1.0)
@@ -111,7 +114,7 @@ def test_a_system_survives_storing(model: torch.nn.Module) -> None:
         assert values.dtype == source.arrays[name].dtype
         assert values.shape == source.arrays[name].shape
     edits = {name: (lambda old, values=values: values) for name, values in new.items()}
-    assert distance(model, edit_own(model, edits, model.config.modes)) < 1e-4
+    assert distance(model, edited(model, source.layers, edits, model.config.modes)) < 1e-4
 
 
 @pytest.mark.parametrize("reduce", ["truncate", "refit", "balanced"])
@@ -131,7 +134,7 @@ def test_redundant_states_go_without_loss() -> None:
         double = double.with_c(double.c * np.repeat([0.3, 0.7], 16))
         wide |= lti(layer).store(layer, source.arrays, double)
     edits = {name: (lambda old, values=values: values) for name, values in wide.items()}
-    redundant = edit_own(model, edits, [32, 32])
+    redundant = edited(model, source.layers, edits, [32, 32])
     assert distance(model, redundant) < 1e-4
     small = aireprune.prune(redundant, ratio=0.5, reduce="balanced", layout="uniform")
     assert small.config.modes == (16, 16)
@@ -144,12 +147,12 @@ def test_redundant_states_go_without_loss() -> None:
 def test_the_stored_error_is_the_promised_one(model: torch.nn.Module, reduce: str, horizon: int | None) -> None:
     source = open_source(model)
     plan = aireprune.plan(model, ratio=0.4, reduce=reduce, horizon=horizon)
-    reduced = reduce_layers(source, plan)
-    for layer, found in zip(source.layers, reduced.reductions, strict=True):
+    reduced = operate(source, plan)
+    for layer, found, size in zip(source.layers, reduced.reductions, reduced.sizes, strict=True):
         assert found is not None
         names = [name for name in layer.arrays.values() if name in reduced.edits]
         new = {name: reduced.edits[name](source.arrays[name]) for name in names}
-        stored, full = read_system(source, layer, new), lti(layer).system(layer, source.arrays)
+        stored, full = read_system(source, layer, new, size), lti(layer).system(layer, source.arrays)
         assert stored.stable
         errors = np.sqrt([distance_energy(full, stored, horizon).sum(), found.error_energy.sum()])
         assert errors[0] == pytest.approx(errors[1], abs=1e-3 * np.sqrt(found.energy.sum()))
@@ -165,8 +168,8 @@ def test_the_stored_error_is_the_promised_one(model: torch.nn.Module, reduce: st
 
 def test_refit_is_closer_than_truncation(model: torch.nn.Module) -> None:
     source, plan = open_source(model), aireprune.plan(model, ratio=0.5)
-    cut = reduce_layers(source, plan).reductions
-    refitted = reduce_layers(source, aireprune.plan(model, ratio=0.5, reduce="refit")).reductions
+    cut = operate(source, plan).reductions
+    refitted = operate(source, aireprune.plan(model, ratio=0.5, reduce="refit")).reductions
     assert [a.order.sum() for a in cut] == [b.order.sum() for b in refitted]
     assert all((b.error_energy <= a.error_energy * (1 + 1e-9)).all() for a, b in zip(cut, refitted, strict=True))
     assert sum(b.error_energy.sum() for b in refitted) < sum(a.error_energy.sum() for a in cut)
@@ -232,7 +235,7 @@ def test_lru(directions: int, whole: bool, gamma: bool) -> None:
     same = Arrays(arrays | lti(layer).store(layer, arrays, full))
     np.testing.assert_allclose(lru_kernel(same), lru_kernel(arrays), atol=1e-4)
     for reduce in ("refit", "balanced"):
-        reduced = reduce_layers(source, planned(source, [6], reduce=reduce))
+        reduced = operate(source, planned(source, [6], reduce=reduce))
         small = Arrays({name: reduced.edits[name](values) for name, values in arrays.items()})
         assert len(small["l.nu_log"]) == reduced.sizes[0] <= 6
         found = reduced.reductions[0]
@@ -261,9 +264,11 @@ def test_the_s4_repositorys_s4d(config: dict[str, Any], o: int, untied: bool) ->
     same = lti(layer).system(layer, Arrays(arrays | lti(layer).store(layer, arrays, full)))
     np.testing.assert_allclose(same.kernel(50), full.kernel(50), atol=1e-9)
     for reduce in ("refit", "balanced"):
-        reduced = reduce_layers(source, planned(source, [16], reduce=reduce))
+        reduced = operate(source, planned(source, [16], reduce=reduce))
         found = reduced.reductions[0]
-        stored = read_system(source, layer, {name: edit(arrays[name]) for name, edit in reduced.edits.items()})
+        stored = read_system(
+            source, layer, {name: edit(arrays[name]) for name, edit in reduced.edits.items()}, reduced.sizes[0]
+        )
         np.testing.assert_allclose(stored.kernel(50), found.system.kernel(50)[..., :50, :, :], atol=1e-8)
 
 
@@ -280,8 +285,8 @@ def test_channels_that_share_poles_cannot_be_balanced() -> None:
     )
     source = opened(arrays)
     with pytest.raises(AireError, match=r"share poles \(2 sets for 4 channels\)"):
-        reduce_layers(source, planned(source, [3], reduce="balanced"))
-    assert reduce_layers(source, planned(source, [3], reduce="refit")).reductions[0].order.tolist() == [3, 0, 3, 0]
+        operate(source, planned(source, [3], reduce="balanced"))
+    assert operate(source, planned(source, [3], reduce="refit")).reductions[0].order.tolist() == [3, 0, 3, 0]
 
 
 def test_s5_pytorch_modules() -> None:
@@ -309,7 +314,7 @@ def test_measured_covariances_take_the_place_of_closed_forms() -> None:
         seen = np.zeros(16)
         seen[[1, 4, 9, 12]] = 1.0  # Re and Im of modes 1 and 4
         covariances.append(np.diag(seen + 1e-9))
-    scores = layer_hankel_scores(source, covariances=covariances)
+    scores = layer_hankel_scores(source, evidence=Evidence(covariances=covariances))
     assert all(score[2] < 1e-6 * score[0] for score in scores)
     assert all(score[2] > 1e-6 * score[0] for score in layer_hankel_scores(source))
     plan = aireprune.plan(model, ratio=0.75, reduce="balanced", covariances=covariances)
@@ -367,7 +372,7 @@ def test_selective_layers_are_only_truncated() -> None:
     model = MambaModel(MambaConfig(d_input=1, d_output=3, d_model=8, layers=2))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(AireError, match=r"selective \(mamba\).*Use --reduce truncate"):
+    with pytest.raises(AireError, match=r"selective \(mamba\).*Use reduce='truncate'"):
         aireprune.plan(model, ratio=0.5, reduce="balanced")
 
 
@@ -383,8 +388,8 @@ def test_bfloat16_is_recognised_and_rounded() -> None:
     arrays["l.theta_log"][:] = np.log(2.5 + 0.1 * np.arange(10))
     coarse = opened(Arrays({name: to_bfloat16(value) for name, value in arrays.items()}))
     with pytest.raises(AireError, match="in the precision of this checkpoint"):
-        reduce_layers(coarse, planned(coarse, [7], reduce="balanced"))
-    assert reduce_layers(opened(arrays), planned(opened(arrays), [7], reduce="balanced")).sizes == [7]
+        operate(coarse, planned(coarse, [7], reduce="balanced"))
+    assert operate(opened(arrays), planned(opened(arrays), [7], reduce="balanced")).sizes == [7]
 
 
 def test_half_precision_that_cannot_hold_the_result_is_refused() -> None:
@@ -396,4 +401,4 @@ def test_half_precision_that_cannot_hold_the_result_is_refused() -> None:
     coarse = Arrays({name: values.astype(np.float16) for name, values in arrays.items()})
     source = opened(coarse)
     with pytest.raises(AireError, match=r"in the precision of this checkpoint .* Nothing was written"):
-        reduce_layers(source, planned(source, [7], reduce="balanced"))
+        operate(source, planned(source, [7], reduce="balanced"))

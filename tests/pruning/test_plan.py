@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -13,11 +12,14 @@ import pytest
 from helpers import Arrays
 
 from aireprune.errors import AireError
-from aireprune.families import FAMILIES, find_layers
+from aireprune.families import Found, find_layers
+from aireprune.method.decision import decide, energies
 from aireprune.method.methods import METHODS
-from aireprune.method.selection import Budget
+from aireprune.method.selection import Budget, Rule
 from aireprune.method.states import LayerStates
-from aireprune.pruning.plan import Plan, fingerprint, make_plan, score_states
+from aireprune.pruning.plan import Plan
+from aireprune.pruning.planning import make_plan
+from aireprune.pruning.request import make_request
 
 
 def s5_arrays(seed=0, layers=3, p=6, h=4):
@@ -32,11 +34,13 @@ def s5_arrays(seed=0, layers=3, p=6, h=4):
     return arrays
 
 
+def found(arrays):
+    return Found("arrays", arrays, {}, find_layers(arrays, {}))
+
+
 def plan_of(arrays, **options):
-    layers = find_layers(arrays, {})
-    states = [FAMILIES[layer.family].states(layer, arrays) for layer in layers]
-    budget = Budget(options.pop("ratio", 0.5), options.pop("threshold", None), options.pop("min_states", 1))
-    return make_plan(layers, states, fingerprint(layers, arrays), budget=budget, **options)
+    request, evidence = make_request(options.pop("method", "aire"), options.pop("ratio", 0.5), options)
+    return make_plan(found(arrays), request, evidence)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if not METHODS[name].measured])
@@ -71,22 +75,20 @@ def test_plans_are_the_same_in_another_process(tmp_path):
 def test_a_plan_only_fits_its_own_checkpoint():
     arrays = s5_arrays()
     plan = plan_of(arrays)
-    layers = find_layers(arrays, {})
-    plan.check(layers, arrays)
+    plan.check(found(arrays))
     other = s5_arrays(seed=1)
     with pytest.raises(AireError, match="made from another checkpoint"):
-        plan.check(find_layers(other, {}), other)
+        plan.check(found(other))
     fewer = s5_arrays(layers=2)
     with pytest.raises(AireError, match="made for another model: it has 3 layers"):
-        plan.check(find_layers(fewer, {}), fewer)
+        plan.check(found(fewer))
 
 
 def test_the_summary_is_the_share_of_energy():
     arrays = s5_arrays()
     plan = plan_of(arrays)
-    states = [FAMILIES["s5"].states(layer, arrays) for layer in find_layers(arrays, {})]
-    for layer, energies in zip(plan.layers, score_states(states, "aire"), strict=True):
-        assert layer.energy_kept == pytest.approx(energies[list(layer.kept)].sum() / energies.sum())
+    for layer, values in zip(plan.layers, energies(found(arrays).states()), strict=True):
+        assert layer.energy_kept == pytest.approx(values[list(layer.kept)].sum() / values.sum())
 
 
 def test_unstable_poles_are_named_and_never_scored():
@@ -96,8 +98,7 @@ def test_unstable_poles_are_named_and_never_scored():
         plan_of(arrays)
     plan = plan_of(arrays, ratio=1.0, unstable="keep")
     assert [layer.kept for layer in plan.layers][1] == (2, 4)
-    layers = find_layers(arrays, {})
-    scores = score_states([FAMILIES["s5"].states(layer, arrays) for layer in layers], "aire")
+    scores = energies(found(arrays).states())
     assert np.isnan(scores[1][[2, 4]]).all()
     assert np.isfinite(np.delete(scores[1], [2, 4])).all()
 
@@ -113,14 +114,12 @@ def test_groups_keep_equally_many():
     states = LayerStates(
         "mixer", -rng.uniform(0.1, 1, (n, 2)), np.zeros((n, 2)), rng.random((n, 2)), rng.random((1, n, 2)), groups
     )
-    layer = dataclasses.make_dataclass("L", ["name", "family", "states"])("mixer", "mamba2", n)
-    plan = make_plan([layer], [states], "", budget=Budget(ratio=0.6))
-    kept = np.array(plan.layers[0].kept)
+    (scores,) = energies([states])
+    (kept,) = decide([states], [scores], Budget(ratio=0.6), Rule()).kept
     assert list(np.bincount(kept // 8)) == [3, 3, 3]
-    scores = score_states([states], "aire")[0].reshape(3, 8)
     for group in range(groups):
         mine = kept[kept // 8 == group] % 8
-        assert set(mine) == set(np.argsort(-scores[group])[:3])
+        assert set(mine) == set(np.argsort(-scores.reshape(3, 8)[group])[:3])
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": 99}', '{"schema": 1, "layers": []}'])

@@ -13,38 +13,37 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aireprune.calibration.inputs import COUNT, InputSource, read_inputs
+from aireprune.calibration.inputs import Inputs
 from aireprune.calibration.moments import TOKENS
 from aireprune.calibration.stack import open_stack
 from aireprune.errors import AireError
+from aireprune.families import Found
 from aireprune.kernels.scan import diagonal_scan
 from aireprune.method.system import ModalSystem
-from aireprune.pruning.layers import lti_family
-from aireprune.pruning.source import open_source
+from aireprune.models.modes import evaluation_mode
 
 LIFT = 1e-9  # of the mean variance, added to every variance
 MODES_AT_ONCE = 256  # modes whose states are held together when channels are independent
 
 
 @torch.no_grad()
-def measured_covariances(model: nn.Module, inputs: InputSource, count: int = COUNT) -> list[np.ndarray]:
-    """Covariances of the real states of every layer, (*batch, 2n, 2n), in one pass over the inputs."""
-    source = open_source(model)
-    systems = [lti_family(layer, "a measured covariance").system(layer, source.arrays) for layer in source.layers]
+def measured_covariances(model: nn.Module, found: Found, inputs: Inputs) -> list[np.ndarray]:
+    """Covariances of the real states of every layer, (*batch, 2n, 2n), in one pass over the inputs.
+
+    found: the model's layers.
+    """
+    systems = [found.system(number, "a measured covariance") for number in range(len(found.layers))]
     stack = open_stack(model)
     if len(systems) != stack.depth:
         raise AireError(f"The model has {stack.depth} layers, of which {len(systems)} are state space layers.")
     sums = [StateMoments(system) for system in systems]
-    training = model.training
-    model.eval()
-    batches = read_inputs(inputs, count)
-    for number in range(batches.batches):
-        z = stack.encode(batches[number])
-        for i, moments in enumerate(sums):
-            u = stack.read(i, z)
-            moments.add(u)
-            z = stack.join(i, z, stack.put_out(i, u))
-    model.train(training)
+    with evaluation_mode(model):
+        for x in inputs:
+            z = stack.encode(x)
+            for i, moments in enumerate(sums):
+                u = stack.read(i, z)
+                moments.add(u)
+                z = stack.join(i, z, stack.put_out(i, u))
     return [moments.covariance() for moments in sums]
 
 

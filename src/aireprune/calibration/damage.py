@@ -14,15 +14,19 @@ went.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aireprune.calibration.inputs import COUNT, InputSource, read_inputs
+from aireprune.calibration.inputs import Inputs
 from aireprune.calibration.moments import inverse_root
 from aireprune.calibration.selective import GateMoments, signals
 from aireprune.calibration.stack import MambaStack, open_stack
 from aireprune.errors import AireError
+from aireprune.models.modes import evaluation_mode
 
 UNKNOWNS = 512  # features per layer; W_C is seen in the strongest directions of x_t beyond
 SEQUENCES = 16
@@ -30,21 +34,23 @@ RIDGE = 1e-4
 
 
 @torch.no_grad()
-def measured_scores(model: nn.Module, inputs: InputSource, criterion: str, count: int = COUNT) -> list[np.ndarray]:
+def measured_scores(model: nn.Module, inputs: Inputs, criterion: str) -> list[np.ndarray]:
     """Scores (N,) of the states of every layer; at most SEQUENCES of the inputs are used."""
     rule = elimination_losses if criterion == "damage" else output_energies
     stack = open_stack(model)
     if not isinstance(stack, MambaStack):
         raise AireError(
-            "Methods that score on data are for selective layers (Mamba). For S5 and S4D, use --reduce balanced with "
-            "--calibrate, which measures more than energies."
+            "Methods that score on data are for selective layers (Mamba). For S5 and S4D, use reduce='balanced' with "
+            "calibrate=, which measures more than energies."
         )
-    given = read_inputs(inputs, count)
-    training = model.training
-    model.eval()
-    batches = [given[number] for number in range(given.batches)][: max(1, SEQUENCES // given.batch)]
+    with evaluation_mode(model):
+        return [rule(gram, rows) for gram, rows in _readout_problems(stack, inputs)]
+
+
+def _readout_problems(stack: MambaStack, inputs: Inputs) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of every layer: the Gram matrix of its readout problem, and the present weights of its states (N, r)."""
+    batches = list(islice(inputs, max(1, SEQUENCES // inputs.batch)))
     zs = [stack.encode(x) for x in batches]
-    scores = []
     for i in range(stack.depth):
         layer = stack.layer(i)
         reads = [stack.read(i, z) for z in zs]
@@ -52,11 +58,8 @@ def measured_scores(model: nn.Module, inputs: InputSource, criterion: str, count
         moments = GateMoments(layer, basis)
         for u in reads:
             moments.add(signals(layer, u), torch.zeros_like(u))
-        rows = layer.x_proj.weight[layer.rank + layer.states :].double() @ basis  # (N, r)
-        scores.append(rule(moments.sums.gram, rows))
+        yield moments.sums.gram, layer.x_proj.weight[layer.rank + layer.states :].double() @ basis
         zs = [stack.join(i, z, stack.put_out(i, u)) for z, u in zip(zs, reads, strict=True)]
-    model.train(training)
-    return scores
 
 
 def output_energies(gram: Tensor, weights: Tensor) -> np.ndarray:

@@ -6,6 +6,7 @@ Floats are (n, L) or (n, L, d) and are handed to the model as they are; integers
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,12 @@ class Inputs:
         return -(-len(self) // self.batch)
 
     def __getitem__(self, number: int) -> Tensor:
+        if not 0 <= number < self.batches:
+            raise IndexError(f"There are {self.batches} batches, and number {number} is not one of them.")
         return torch.from_numpy(self.values[number * self.batch : (number + 1) * self.batch])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[number] for number in range(self.batches))
 
     def held_out(self, number: int) -> bool:
         return number % HELD_OUT == HELD_OUT - 1

@@ -26,6 +26,7 @@ from aireprune.calibration.selective import fit_mamba
 from aireprune.calibration.stack import MambaStack, S4DStack, S5Stack, open_stack, parameters_match
 from aireprune.calibration.walk import MEMORY, Walk, read_and_target
 from aireprune.kernels.scan import diagonal_scan
+from aireprune.models.modes import evaluation_mode
 from aireprune.models.s4d import S4DKernel
 from aireprune.models.s5 import discretize
 
@@ -42,18 +43,14 @@ def calibrate(
     sequences are used. memory: bytes of activations that may be kept; beyond, they are made again when needed.
     """
     parameters_match(full, reduced)
-    training = full.training, reduced.training
-    out = copy.deepcopy(reduced).eval()
-    full.eval()
-    try:
+    out = copy.deepcopy(reduced)
+    with evaluation_mode(full, out):
         teacher, student = open_stack(full), open_stack(out)
         walk = Walk(teacher, student, read_inputs(inputs, count), memory)
         for _ in range(student.depth):
             calibrate_layer(walk)
             walk.advance()
-    finally:
-        full.train(training[0])
-    return out.train(training[1])
+    return out
 
 
 def calibrate_layer(walk: Walk) -> None:

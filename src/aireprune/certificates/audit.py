@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.families.base import Layer, NamedArrays
+from aireprune.families import Found, Units, lti_family
 from aireprune.files.single import beside
 from aireprune.method.bounds import LayerCertificate, balanced_bound, certify
 from aireprune.method.gramians import energy
@@ -27,9 +27,9 @@ from aireprune.method.reductions import Reduction, balanced
 from aireprune.method.reductions.diagonal import SMALLEST
 from aireprune.method.system import ModalSystem, concatenate, difference
 from aireprune.method.threads import single_threaded
-from aireprune.pruning.layers import lti_family, marks
+from aireprune.pruning.layers import marks
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.source import ConfigLike, Source, open_source
+from aireprune.pruning.source import ConfigLike, FileSource, ModuleSource, open_module, open_source
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -88,8 +88,8 @@ def certify_model(
     """
     plan = plan or _plan_of(pruned)
     original = original or _named_source(plan)
-    before = open_source(original, config, plan.layout, plan.granularity)
-    after = open_source(pruned, None, granularity=plan.granularity)
+    before = open_source(original, config, plan.units)
+    after = open_source(pruned, None, Units(granularity=plan.granularity))
     layers = tuple(certify_layers(before, after, plan))
     if data is None:
         return Certificate(plan, layers, None)
@@ -109,7 +109,7 @@ def read_examples(data: InputSource, count: int = EXAMPLES) -> Iterable[Tensor]:
         inputs = Inputs(task.inputs(task.test.x[:count]))
     else:
         inputs = read_inputs(data, count)
-    return (inputs[number] for number in range(inputs.batches))
+    return inputs
 
 
 def _plan_of(pruned: ModelOrPath) -> Plan:
@@ -125,21 +125,19 @@ def _plan_of(pruned: ModelOrPath) -> Plan:
 def _named_source(plan: Plan) -> Path:
     if plan.source is None or not Path(plan.source).exists():
         where = "names no original" if plan.source is None else f"names {plan.source}, which is not there"
-        raise AireError(f"The plan {where}. Give the original checkpoint with --against (original= in Python).")
+        raise AireError(f"The plan {where}. Give the original checkpoint with original=.")
     return Path(plan.source)
 
 
-def _built(source: Source) -> Source:
+def _built(source: FileSource | ModuleSource) -> ModuleSource:
     """The source as a model in memory."""
-    from aireprune.models.build import build_model
-
-    return source if source.module is not None else open_source(build_model(source))
+    return source if isinstance(source, ModuleSource) else open_module(source.build())
 
 
 @single_threaded
-def certify_layers(original: Source, pruned: Source, plan: Plan, hinf: bool = True) -> list[LayerCertificate]:
+def certify_layers(original: Found, pruned: Found, plan: Plan, hinf: bool = True) -> list[LayerCertificate]:
     """The certificate of every layer of `pruned`, which came from `original` by `plan`."""
-    plan.check(original.layers, original.arrays)
+    plan.check(original)
     families = [layer.family for layer in original.layers]
     if families != [layer.family for layer in pruned.layers]:
         raise AireError(
@@ -164,12 +162,10 @@ def error_system(full: ModalSystem, small: ModalSystem, kept: np.ndarray | None)
     return difference(full, small) if readout is None else full.with_c(full.c - readout)
 
 
-def feedthrough(layer: Layer, arrays: NamedArrays) -> np.ndarray | None:
-    """D of the layer, a tensor of its own module or of the one around it."""
-    for name in (f"{layer.name}.D", f"{layer.name.rpartition('.')[0]}.D".lstrip("."), "D"):
-        if name in arrays.shapes:
-            return np.asarray(arrays[name], dtype=np.float64)
-    return None
+def feedthrough(found: Found, number: int) -> np.ndarray | None:
+    """D of a layer; None if it has none."""
+    name = found.layers[number].feedthrough
+    return None if name is None else np.asarray(found.arrays[name], dtype=np.float64)
 
 
 def with_feedthrough(system: ModalSystem, d: np.ndarray) -> ModalSystem:
@@ -184,7 +180,7 @@ def with_feedthrough(system: ModalSystem, d: np.ndarray) -> ModalSystem:
     return concatenate([system, ModalSystem(poles, np.zeros_like(poles), b, c, system.conj)])
 
 
-def _certify(original: Source, pruned: Source, plan: Plan, number: int, hinf: bool) -> LayerCertificate:
+def _certify(original: Found, pruned: Found, plan: Plan, number: int, hinf: bool) -> LayerCertificate:
     layer, planned = original.layers[number], plan.layers[number]
     family = lti_family(layer, "a certificate")
     full = family.system(layer, original.arrays)
@@ -222,10 +218,9 @@ def _certify(original: Source, pruned: Source, plan: Plan, number: int, hinf: bo
     return replace(found, modes=int(kept.size))
 
 
-def _change_of_d(original: Source, pruned: Source, number: int) -> np.ndarray | None:
+def _change_of_d(original: Found, pruned: Found, number: int) -> np.ndarray | None:
     """D of the original minus D of the pruned layer; None if they agree or there is none."""
-    before = feedthrough(original.layers[number], original.arrays)
-    after = feedthrough(pruned.layers[number], pruned.arrays)
+    before, after = feedthrough(original, number), feedthrough(pruned, number)
     if before is None or after is None or before.shape != after.shape or np.array_equal(before, after):
         return None
     return np.asarray(before - after)

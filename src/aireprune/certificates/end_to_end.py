@@ -29,14 +29,12 @@ from torch.nn import functional as F
 
 from aireprune.certificates.audit import SEARCHED, feedthrough, with_feedthrough
 from aireprune.errors import AireError
-from aireprune.families.base import Layer
 from aireprune.method.bounds import LayerCertificate, residual_stack_bound
 from aireprune.method.hinf import hinf_norm
 from aireprune.models.heads import pooled
 from aireprune.models.s4d import S4DModel
 from aireprune.models.s5 import S5Model
-from aireprune.pruning.layers import lti_family
-from aireprune.pruning.source import Source
+from aireprune.pruning.source import ModuleSource
 
 GELU = 1.13
 
@@ -73,7 +71,7 @@ class _Extremes:
 
 @torch.inference_mode()
 def end_to_end(
-    original: Source, pruned: Source, layers: Sequence[LayerCertificate], batches: Iterable[Tensor]
+    original: ModuleSource, pruned: ModuleSource, layers: Sequence[LayerCertificate], batches: Iterable[Tensor]
 ) -> EndToEnd:
     """Compare two of our models on inputs, and bound the difference by the certificates of the layers."""
     full, small = original.module, pruned.module
@@ -111,7 +109,11 @@ def _check_inputs(model: S5Model | S4DModel, x: Tensor) -> None:
 
 
 def _bound(
-    full: S5Model | S4DModel, pruned: Source, layers: Sequence[LayerCertificate], seen: list[_Extremes], length: int
+    full: S5Model | S4DModel,
+    pruned: ModuleSource,
+    layers: Sequence[LayerCertificate],
+    seen: list[_Extremes],
+    length: int,
 ) -> float:
     outer = [_gate_constant(full, number, seen[number].gate) for number in range(len(layers))]
     norms = [_norm_constant(_norm(full, number), seen[number].deviation) for number in range(len(layers))]
@@ -120,7 +122,7 @@ def _bound(
     errors = [math.nan if found.hinf is None else found.hinf * SEARCHED for found in layers]
     (last, *_) = residual_stack_bound(
         errors,
-        [_gain(pruned, layer) for layer in pruned.layers],
+        [_gain(pruned, number) for number in range(len(pruned.layers))],
         [extreme.norm for extreme in seen],
         outer,
         norms if prenorm else ones,
@@ -131,9 +133,9 @@ def _bound(
     return feature * _spectral_norm(full.decoder.weight)
 
 
-def _gain(pruned: Source, layer: Layer) -> float:
+def _gain(pruned: ModuleSource, number: int) -> float:
     """|G~| with the D u path."""
-    system, d = lti_family(layer, "a certificate").system(layer, pruned.arrays), feedthrough(layer, pruned.arrays)
+    system, d = pruned.system(number, "a certificate"), feedthrough(pruned, number)
     return hinf_norm(system if d is None else with_feedthrough(system, d))[0] * SEARCHED
 
 
@@ -218,11 +220,9 @@ def _spectral_norm(weight: Tensor) -> float:
     return float(torch.linalg.matrix_norm(weight.double(), 2))
 
 
-def _other_changes(original: Source, pruned: Source) -> list[str]:
+def _other_changes(original: ModuleSource, pruned: ModuleSource) -> list[str]:
     """Tensors that differ between the models and do not belong to a state space layer."""
     layers = {name for layer in original.layers for name in layer.arrays.values()}
-    assert original.module is not None
-    assert pruned.module is not None
     after = pruned.module.state_dict()
     return [
         name

@@ -2,144 +2,120 @@
 
 A checkpoint on disk and a module in memory are both `NamedArrays`. A `Family` finds its layers in them by names and
 shapes, says what their states are, and says along which axes a state is cut. Nothing here knows about files or
-frameworks.
+frameworks. docs/adding-a-family.md shows how a new one is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
+from aireprune.families.cuts import Cut
 from aireprune.method.states import LayerStates
 from aireprune.method.system import ModalSystem
 
-Shape = tuple[int, ...]
+GRANULARITIES = ("mode", "state")
+Options = TypeVar("Options")
 
 
-class NamedArrays(Protocol):
-    """Arrays by name: their shapes at once, their values on demand (bfloat16 is handed out as float32)."""
+@dataclass(frozen=True, kw_only=True)
+class Units:
+    """What counts as one removable state, where a family leaves that open (S4D).
 
-    @property
-    def shapes(self) -> Mapping[str, Shape]: ...
+    granularity: 'mode', every channel chooses its own modes, or 'state', one index goes from all channels. even: all
+    channels of a layer keep equally many, so that their rows need no filling up.
+    """
 
-    def __getitem__(self, name: str) -> np.ndarray: ...
+    granularity: str = "mode"
+    even: bool = False
+
+    def __post_init__(self) -> None:
+        if self.granularity not in GRANULARITIES:
+            raise AireError(f"The granularity is {' or '.join(GRANULARITIES)}, not {self.granularity!r}.")
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(Generic[Options]):
     """One state space layer found among named arrays."""
 
     family: str
     name: str  # the prefix its arrays share
     states: int  # removable states
     arrays: Mapping[str, str]  # role in the layer -> full name
-    options: Mapping[str, Any] = field(default_factory=dict)  # what names and shapes do not say
+    options: Options  # what names and shapes do not say, in the family's own type
     groups: int = 1  # the states come in this many equal groups, of which equally many must stay
+    rows: int = 1  # the modes lie in this many rows, which may keep different numbers and are stored equally long
+    feedthrough: str | None = None  # full name of D in y = C x + D u
 
     def read(self, arrays: NamedArrays, role: str) -> np.ndarray:
         """The array of a role in double precision; anything that is not finite is an error that names it."""
-        values = np.asarray(arrays[self.arrays[role]])
-        values = values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
-        if not np.isfinite(values).all():
-            raise AireError(f"Tensor {self.arrays[role]} holds values that are not finite (NaN or infinite).")
-        return values
+        return finite(arrays, self.arrays[role])
 
 
-class Cut(Protocol):
-    """What becomes of one array when only the states `kept` (ascending indices) stay."""
-
-    def mask(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """Same shape, the removed states silenced."""
-        ...
-
-    def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
-        """The removed states taken out; with `size`, silent states fill up to that many (per group)."""
-        ...
-
-
-@dataclass(frozen=True)
-class AxisCut:
-    """States lie along one axis of the array. positions[i] lists where state i sits; the rest of the axis is untouched.
-
-    silent: masking a state zeroes its entries here (the arrays that carry gains, not those that carry poles).
-    fill: the value that padding states get here.
-    """
-
-    axis: int
-    positions: np.ndarray  # (n, k)
-    silent: bool = False
-    fill: float = 0.0
-    groups: int = 1
-
-    def mask(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        if not self.silent:
-            return values
-        gone = np.setdiff1d(np.arange(len(self.positions)), kept)
-        masked = values.copy()
-        masked[(slice(None),) * self.axis + (self.positions[gone].ravel(),)] = 0
-        return masked
-
-    def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
-        gone = np.setdiff1d(np.arange(len(self.positions)), kept)
-        stay = np.setdiff1d(np.arange(values.shape[self.axis]), self.positions[gone])
-        if size is None:
-            return values.take(stay, self.axis)
-        # every run of states (one per group and column of positions) is padded at its own end
-        runs = self.positions.reshape(self.groups, -1, self.positions.shape[1]).max(axis=1).ravel()
-        ends = np.searchsorted(stay, runs, side="right")
-        missing = size - len(kept) // self.groups
-        index = np.insert(stay, np.repeat(ends, missing), -1)
-        out = values.take(np.maximum(index, 0), self.axis)
-        out[(slice(None),) * self.axis + (np.flatnonzero(index < 0),)] = self.fill
-        return out
-
-
-class Family(Protocol):
+class Family(Protocol[Options]):
     """A description; `FAMILIES` in `aireprune.families` lists them all."""
 
     name: str
     looked_for: str  # the names that make a layer, for the message when nothing is found
 
-    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+    def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[Options]]:
         """The layers of this family, whatever prefix they have."""
         ...
 
-    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+    def states(self, layer: Layer[Options], arrays: NamedArrays) -> LayerStates:
         """What is scored."""
         ...
 
-    def cuts(self, layer: Layer) -> dict[str, Cut]:
+    def cuts(self, layer: Layer[Options]) -> dict[str, Cut]:
         """Full array name -> how it is cut. Arrays that are not named here never change."""
         ...
 
-    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+    def stored(self, layer: Layer[Options], kept: np.ndarray) -> int:
         """How many states (per group or channel) the layer's arrays hold once only `kept` stay."""
+        ...
+
+    def describe(self, layers: list[Layer[Options]]) -> dict[str, Any]:
+        """What an output's configuration should say because fewer states may no longer show it."""
         ...
 
 
 @runtime_checkable
-class LTIFamily(Family, Protocol):
+class LTIFamily(Family[Options], Protocol[Options]):
     """A family whose layers are linear and time-invariant: they have Gramians, norms and better reductions."""
 
-    def system(self, layer: Layer, arrays: NamedArrays) -> ModalSystem:
+    def system(self, layer: Layer[Options], arrays: NamedArrays) -> ModalSystem:
         """The layer with its full gains, without its D u path. Layers of channels are a batch of systems."""
         ...
 
-    def members(self, layer: Layer) -> np.ndarray:
+    def members(self, layer: Layer[Options]) -> np.ndarray:
         """The removable state that each stored mode of the system belongs to. (*batch, n)"""
         ...
 
-    def readout(self, layer: Layer, arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
+    def readout(self, layer: Layer[Options], arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
         """The arrays (by full name) that hold a new readout c (*batch, d, o, n) of the stored modes."""
         ...
 
-    def store(self, layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
+    def store(self, layer: Layer[Options], arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
         """The arrays (by full name) of a layer that is `system`, in the layout and precision of the old ones."""
         ...
+
+    def resized(self, layer: Layer[Options], size: int) -> Layer[Options]:
+        """The same layer once its arrays hold `size` modes (per channel)."""
+        ...
+
+
+def finite(arrays: NamedArrays, name: str) -> np.ndarray:
+    """An array in double precision; values that are not finite are an error that names it."""
+    values = np.asarray(arrays[name])
+    values = values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
+    if not np.isfinite(values).all():
+        raise AireError(f"Tensor {name} holds values that are not finite (NaN or infinite).")
+    return values
 
 
 def prefixes(shapes: Mapping[str, Shape], leaf: str) -> Iterator[str]:
@@ -182,3 +158,10 @@ def expect_shape(shapes: Mapping[str, Shape], name: str, expected: tuple[int | N
         wanted = ", ".join("*" if e is None else str(e) for e in expected)
         raise AireError(f"Tensor {name} has shape {found}, expected ({wanted}): {why}.")
     return found
+
+
+def feedthrough(shapes: Mapping[str, Shape], prefix: str) -> str | None:
+    """The name of D, a tensor of the layer's own module or of the one around it."""
+    outer = prefix.rstrip(".").rpartition(".")[0]
+    candidates = (f"{prefix}D", f"{outer}.D" if outer else "D", "D")
+    return next((name for name in candidates if name in shapes), None)

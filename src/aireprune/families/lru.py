@@ -12,11 +12,14 @@ exp(gamma_log) B; without gamma_log (variants that drop the normalisation) it is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
+from aireprune.arrays import NamedArrays, Shape
+from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough
+from aireprune.families.cuts import AxisCut, Cut
 from aireprune.families.storing import TINY_ANGLE, rounded, with_signs
 from aireprune.method.states import LayerStates, from_modes
 from aireprune.method.system import ModalSystem
@@ -24,14 +27,19 @@ from aireprune.method.system import ModalSystem
 SILENT_NU_LOG = -1.0  # padding states get the pole exp(-exp(-1)), about 0.69 in modulus
 
 
+@dataclass(frozen=True, kw_only=True)
+class LRUOptions:
+    directions: int
+
+
 class LRU:
     name = "lru"
     looked_for = "nu_log, theta_log, gamma_log, B_re, B_im, C_re, C_im, or B and C complex"
 
-    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
-        return [self._layer(shapes, prefix) for prefix in anchored(shapes, ("nu_log",), ("theta_log",))]
+    def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[LRUOptions]]:
+        return [self._layer(arrays.shapes, prefix) for prefix in anchored(arrays.shapes, ("nu_log",), ("theta_log",))]
 
-    def _layer(self, shapes: Mapping[str, Shape], prefix: str) -> Layer:
+    def _layer(self, shapes: Mapping[str, Shape], prefix: str) -> Layer[LRUOptions]:
         why = f"the LRU layer {prefix.rstrip('.') or '(top level)'} needs it"
         (n,) = expect_shape(shapes, prefix + "nu_log", (None,), why)
         poles = ["nu_log", "theta_log"] + ["gamma_log"] * (prefix + "gamma_log" in shapes)
@@ -45,32 +53,40 @@ class LRU:
         for role in readouts:
             expect_shape(shapes, prefix + role, (None, 2 * n if both else n), why)
         arrays = {role: prefix + role for role in (*poles, *inputs, *readouts)}
-        options = {"directions": 2 if both else 1, "conj_sym": False}
-        return Layer(self.name, prefix.rstrip("."), n, arrays, options)
+        options = LRUOptions(directions=2 if both else 1)
+        return Layer(self.name, prefix.rstrip("."), n, arrays, options, feedthrough=feedthrough(shapes, prefix))
 
-    def modes(self, layer: Layer, arrays: NamedArrays) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def describe(self, layers: list[Layer[LRUOptions]]) -> dict[str, Any]:
+        return {}
+
+    def modes(
+        self, layer: Layer[LRUOptions], arrays: NamedArrays
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """log|lam| (N,), arg lam (N,), discrete B (N, h) and C per direction (d, o, N), all in double precision."""
         read = {role: layer.read(arrays, role) for role in layer.arrays}
         b = read["B"] if "B" in read else read["B_re"] + 1j * read["B_im"]
         c = read["C"] if "C" in read else read["C_re"] + 1j * read["C_im"]
         if "gamma_log" in read:
             b = np.exp(read["gamma_log"])[:, None] * b
-        c = np.stack(np.split(c, layer.options["directions"], axis=1))
+        c = np.stack(np.split(c, layer.options.directions, axis=1))
         return -np.exp(read["nu_log"]), np.exp(read["theta_log"]), b, c
 
-    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+    def states(self, layer: Layer[LRUOptions], arrays: NamedArrays) -> LayerStates:
         return from_modes(layer.name, *self.modes(layer, arrays))
 
-    def system(self, layer: Layer, arrays: NamedArrays) -> ModalSystem:
+    def system(self, layer: Layer[LRUOptions], arrays: NamedArrays) -> ModalSystem:
         return ModalSystem(*self.modes(layer, arrays), conj=False)
 
-    def members(self, layer: Layer) -> np.ndarray:
+    def members(self, layer: Layer[LRUOptions]) -> np.ndarray:
         return np.arange(layer.states)
 
-    def readout(self, layer: Layer, arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
+    def resized(self, layer: Layer[LRUOptions], size: int) -> Layer[LRUOptions]:
+        return replace(layer, states=size)
+
+    def readout(self, layer: Layer[LRUOptions], arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
         return self._complex(layer, arrays, "C", np.concatenate(list(c), axis=1))
 
-    def store(self, layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
+    def store(self, layer: Layer[LRUOptions], arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
         """theta = exp(theta_log) is positive, so the conjugates of poles with a negative angle are stored.
 
         gamma is LRU's normalisation sqrt(1 - |lam|^2); B takes up the rest.
@@ -85,17 +101,19 @@ class LRU:
         stored = {layer.arrays[role]: values.astype(arrays[layer.arrays[role]].dtype) for role, values in new.items()}
         return stored | self._complex(layer, arrays, "B", b) | self.readout(layer, arrays, system.c)
 
-    def _complex(self, layer: Layer, arrays: NamedArrays, role: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    def _complex(
+        self, layer: Layer[LRUOptions], arrays: NamedArrays, role: str, values: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """A complex matrix in the layout of the layer: one array, or one for each part."""
         parts = {role: values} if role in layer.arrays else {f"{role}_re": values.real, f"{role}_im": values.imag}
         return {layer.arrays[key]: part.astype(arrays[layer.arrays[key]].dtype) for key, part in parts.items()}
 
-    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+    def stored(self, layer: Layer[LRUOptions], kept: np.ndarray) -> int:
         return len(kept)
 
-    def cuts(self, layer: Layer) -> dict[str, Cut]:
+    def cuts(self, layer: Layer[LRUOptions]) -> dict[str, Cut]:
         one = np.arange(layer.states)[:, None]
-        columns = np.concatenate([one, one + layer.states], axis=1) if layer.options["directions"] == 2 else one
+        columns = np.concatenate([one, one + layer.states], axis=1) if layer.options.directions == 2 else one
         cuts: dict[str, Cut] = {}
         for role, name in layer.arrays.items():
             if role.startswith("C"):

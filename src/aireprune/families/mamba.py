@@ -42,40 +42,27 @@ from typing import Any
 
 import numpy as np
 
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
+from aireprune.arrays import NamedArrays, Shape
+from aireprune.families.base import Layer, Units, anchored, expect_shape
+from aireprune.families.cuts import AxisCut, Cut, Rescaled
 from aireprune.method.states import LayerStates
 
 NORM_NAMES = (("b_layernorm.weight", "c_layernorm.weight"), ("B_layernorm.weight", "C_layernorm.weight"))
 
 
-@dataclass(frozen=True)
-class Rescaled:
-    """A cut (if any) and then the factor a^power on the entries from `start` on, a^2 = states that stay / states.
-
-    Masking needs no factor. A layer that loses all its states has no state part left to correct, so a = 1 then.
-    """
-
-    states: int
-    power: int
-    cut: Cut | None = None
-    start: int = 0
-
-    def mask(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        return self.cut.mask(values, kept) if self.cut else values
-
-    def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
-        stay = len(kept) if size is None else size
-        a = np.sqrt(stay / self.states) if stay else 1.0
-        out = self.cut.remove(values, kept, size) if self.cut else values.copy()
-        out[self.start :] *= a**self.power
-        return out
+@dataclass(frozen=True, kw_only=True)
+class MambaOptions:
+    dt_rank: int
+    bc_norm: str  # of B and C over the state axis: none, weighted or weightless
+    norm_eps: float
 
 
 class Mamba:
     name = "mamba"
     looked_for = "A_log (2-D), x_proj.weight, dt_proj.weight, dt_proj.bias (Mamba, FalconMamba, Jamba)"
 
-    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+    def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[MambaOptions]]:
+        shapes = arrays.shapes
         return [
             self._layer(shapes, config, prefix)
             for prefix in anchored(
@@ -84,7 +71,7 @@ class Mamba:
             if len(shapes.get(prefix + "A_log", (0, 0))) == 2
         ]
 
-    def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
+    def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer[MambaOptions]:
         why = f"the Mamba layer {prefix.rstrip('.') or '(top level)'} needs it"
         d, n = expect_shape(shapes, prefix + "A_log", (None, None), why)
         _, rank = expect_shape(shapes, prefix + "dt_proj.weight", (d, None), why)
@@ -108,11 +95,14 @@ class Mamba:
             expect_shape(shapes, prefix + "out_proj.weight", (None, d), why)
             roles |= {"D": "D", "out_proj.weight": "out_proj.weight"}
         eps = config.get("mixer_rms_eps", config.get("rms_norm_eps", 1e-6))
-        options = {"dt_rank": rank, "bc_norm": norm, "norm_eps": float(eps)}
+        options = MambaOptions(dt_rank=rank, bc_norm=norm, norm_eps=float(eps))
         return Layer(self.name, prefix.rstrip("."), n, {role: prefix + leaf for role, leaf in roles.items()}, options)
 
-    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
-        n, rank = layer.states, layer.options["dt_rank"]
+    def describe(self, layers: list[Layer[MambaOptions]]) -> dict[str, Any]:
+        return {}
+
+    def states(self, layer: Layer[MambaOptions], arrays: NamedArrays) -> LayerStates:
+        n, rank = layer.states, layer.options.dt_rank
         step = np.logaddexp(0, layer.read(arrays, "dt_proj.bias"))  # Delta at rest, (D,)
         with np.errstate(over="ignore"):  # exp(A_log) beyond range is a state that forgets at once
             log_radius = -(step[:, None] * np.exp(layer.read(arrays, "A_log"))).T  # (N, D)
@@ -131,22 +121,22 @@ class Mamba:
             np.broadcast_to(c2[:, None], modes)[None],
         )
 
-    def _normed(self, layer: Layer, arrays: NamedArrays, role: str, moment: np.ndarray) -> np.ndarray:
+    def _normed(self, layer: Layer[MambaOptions], arrays: NamedArrays, role: str, moment: np.ndarray) -> np.ndarray:
         """E[B_j^2] (or C) behind the norm over the state axis, if there is one."""
-        if layer.options["bc_norm"] == "none" or not len(moment):
+        if layer.options.bc_norm == "none" or not len(moment):
             return moment
         weight = layer.read(arrays, role) if role in layer.arrays else np.ones(len(moment))
-        return np.asarray(weight**2 * moment / (moment.mean() + layer.options["norm_eps"]))
+        return np.asarray(weight**2 * moment / (moment.mean() + layer.options.norm_eps))
 
-    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+    def stored(self, layer: Layer[MambaOptions], kept: np.ndarray) -> int:
         return len(kept)
 
-    def cuts(self, layer: Layer) -> dict[str, Cut]:
-        n, rank = layer.states, layer.options["dt_rank"]
+    def cuts(self, layer: Layer[MambaOptions]) -> dict[str, Cut]:
+        n, rank = layer.states, layer.options.dt_rank
         one = np.arange(n)[:, None]
         rows: Cut = AxisCut(0, rank + np.concatenate([one, one + n], axis=1), silent=True)
         weights: Cut = AxisCut(0, one, silent=True)
-        if layer.options["bc_norm"] != "none":
+        if layer.options.bc_norm != "none":
             rows, weights = Rescaled(n, 1, rows, start=rank), Rescaled(n, -1, weights)
         by_role: dict[str, Cut] = {
             "A_log": AxisCut(1, one),

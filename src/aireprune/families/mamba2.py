@@ -22,23 +22,34 @@ convolution bias q is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
+from aireprune.families.base import Layer, Units, anchored, expect_shape
+from aireprune.families.cuts import AxisCut, Cut
 from aireprune.method.states import LayerStates
 
 GROUP_KEYS = ("n_groups", "mamba_n_groups", "mamba_ngroups", "ngroups")
 QUADRATURE = 64  # nodes
 
 
+@dataclass(frozen=True, kw_only=True)
+class Mamba2Options:
+    first_row: int  # of B in in_proj
+    first_channel: int  # of B in conv1d
+    head_dim: int
+
+
 class Mamba2:
     name = "mamba2"
     looked_for = "A_log (1-D), in_proj.weight, conv1d.weight, dt_bias, out_proj.weight (Mamba-2 mixers)"
 
-    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+    def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[Mamba2Options]]:
+        shapes = arrays.shapes
         return [
             self._layer(shapes, config, prefix)
             for prefix in anchored(
@@ -47,7 +58,7 @@ class Mamba2:
             if len(shapes.get(prefix + "A_log", (0,))) == 1
         ]
 
-    def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
+    def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer[Mamba2Options]:
         where = prefix.rstrip(".") or "(top level)"
         why = f"the Mamba-2 layer {where} needs it"
         (heads,) = expect_shape(shapes, prefix + "A_log", (None,), why)
@@ -70,10 +81,13 @@ class Mamba2:
             if prefix + role in shapes:
                 expect_shape(shapes, prefix + role, (size,), why)
                 roles.append(role)
-        options = {"first_row": rows - heads - 2 * units, "first_channel": d, "head_dim": d // heads}
+        options = Mamba2Options(first_row=rows - heads - 2 * units, first_channel=d, head_dim=d // heads)
         return Layer(self.name, prefix.rstrip("."), units, {role: prefix + role for role in roles}, options, groups)
 
-    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+    def describe(self, layers: list[Layer[Mamba2Options]]) -> dict[str, Any]:
+        return {}
+
+    def states(self, layer: Layer[Mamba2Options], arrays: NamedArrays) -> LayerStates:
         n, groups = layer.states, layer.groups
         step = np.logaddexp(0, layer.read(arrays, "dt_bias"))
         log_radius = -step * np.exp(layer.read(arrays, "A_log"))  # (H,)
@@ -83,15 +97,15 @@ class Mamba2:
             layer.name,
             per_unit[0],
             np.zeros_like(per_unit[0]),
-            layer.options["head_dim"] * b2[:, None] * per_unit[1] ** 2,
+            layer.options.head_dim * b2[:, None] * per_unit[1] ** 2,
             np.broadcast_to(c2[:, None], per_unit[0].shape)[None],
             groups,
         )
 
-    def _second_moments(self, layer: Layer, arrays: NamedArrays) -> np.ndarray:
+    def _second_moments(self, layer: Layer[Mamba2Options], arrays: NamedArrays) -> np.ndarray:
         """E[silu(s)^2] of the channels [B | C], (2 n,)."""
-        rows = slice(layer.options["first_row"], layer.options["first_row"] + 2 * layer.states)
-        channels = slice(layer.options["first_channel"], None)
+        rows = slice(layer.options.first_row, layer.options.first_row + 2 * layer.states)
+        channels = slice(layer.options.first_channel, None)
         taps = layer.read(arrays, "conv1d.weight")[channels, 0]
         std = np.sqrt((taps**2).sum(axis=1) * (layer.read(arrays, "in_proj.weight")[rows] ** 2).sum(axis=1))
         mean = np.zeros(2 * layer.states)
@@ -104,19 +118,19 @@ class Mamba2:
         silu = s * np.exp(-np.logaddexp(0, -s))
         return np.asarray(silu**2 @ (weights / weights.sum()))
 
-    def stored(self, layer: Layer, kept: np.ndarray) -> int:
+    def stored(self, layer: Layer[Mamba2Options], kept: np.ndarray) -> int:
         """At least one: stock Mamba-2 code cannot run without states, so an emptied layer keeps a silent one."""
         return max(len(kept) // layer.groups, 1)
 
-    def cuts(self, layer: Layer) -> dict[str, Cut]:
+    def cuts(self, layer: Layer[Mamba2Options]) -> dict[str, Cut]:
         one = np.arange(layer.states)[:, None]
         both = np.concatenate([one, one + layer.states], axis=1)  # where a unit's B and its C are
         cuts: dict[str, Cut] = {}
         for role, name in layer.arrays.items():
             if role.startswith("in_proj"):
-                cuts[name] = AxisCut(0, layer.options["first_row"] + both, silent=True, groups=layer.groups)
+                cuts[name] = AxisCut(0, layer.options.first_row + both, silent=True, groups=layer.groups)
             elif role.startswith("conv1d"):
-                cuts[name] = AxisCut(0, layer.options["first_channel"] + both, silent=True, groups=layer.groups)
+                cuts[name] = AxisCut(0, layer.options.first_channel + both, silent=True, groups=layer.groups)
         return cuts
 
 

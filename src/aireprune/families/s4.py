@@ -22,67 +22,64 @@ from typing import Any
 
 import numpy as np
 
+from aireprune.arrays import Edit, NamedArrays, Replaced
 from aireprune.errors import AireError
-from aireprune.families.base import Layer, NamedArrays, Shape
+from aireprune.families.base import Layer, Units
 from aireprune.families.s4d import S4D
-from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, continuous_poles
-from aireprune.files.base import Edit
+from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, S4DOptions, continuous_poles
 
 TOLERANCE = 1e-3
 NODES = 128
 
 
-class Diagonalized:
+class Diagonalized(Replaced):
     """Named arrays in which every S4 layer has been replaced by its diagonal equivalent; all else shows through."""
 
-    def __init__(self, arrays: NamedArrays, replaced: Mapping[str, np.ndarray], notices: list[str]):
-        self._arrays, self.replaced, self.notices = arrays, replaced, notices
-        self.shapes: Mapping[str, Shape] = {**arrays.shapes, **{name: new.shape for name, new in replaced.items()}}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.replaced[name] if name in self.replaced else self._arrays[name]
+    def __init__(self, arrays: NamedArrays, new: Mapping[str, np.ndarray], notices: list[str]):
+        super().__init__(arrays, new)
+        self.notices = notices
 
     def edits(self, edits: Mapping[str, Edit]) -> dict[str, Edit]:
         """Edits of this view as edits of the arrays behind it: they also bring in the new values."""
 
         def through(name: str) -> Edit:
             def edit(old: np.ndarray) -> np.ndarray:
-                new = self.replaced[name].astype(old.dtype)
+                new = self.new[name].astype(old.dtype)
                 return edits[name](new) if name in edits else new
 
             return edit
 
-        return {**edits, **{name: through(name) for name in self.replaced}}
+        return {**edits, **{name: through(name) for name in self.new}}
 
 
 def diagonalize(arrays: NamedArrays, config: Mapping[str, Any]) -> Diagonalized | None:
     """A view of the arrays without low-rank parts, or None if there are none. `notices` says what was done."""
     replaced: dict[str, np.ndarray] = {}
     notices = []
-    for layer in S4D().find(arrays.shapes, config):
+    for layer in S4D().find(arrays, config, Units()):
         if "P" not in layer.arrays or not layer.read(arrays, "P").any():
             continue
         new, error = _diagonal_layer(layer, arrays)
         replaced.update({layer.arrays[role]: values for role, values in new.items()})
         notices.append(
             f"{layer.name}: S4 with a low-rank part was diagonalised into {new['A_real'].shape[1]} modes per channel "
-            f"(from {layer.options['modes']}); its transfer function changed by {error:.1e} relative to its peak."
+            f"(from {layer.options.modes}); its transfer function changed by {error:.1e} relative to its peak."
         )
     return Diagonalized(arrays, replaced, notices) if replaced else None
 
 
-def _diagonal_layer(layer: Layer, arrays: NamedArrays) -> tuple[dict[str, np.ndarray], float]:
+def _diagonal_layer(layer: Layer[S4DOptions], arrays: NamedArrays) -> tuple[dict[str, np.ndarray], float]:
     """New arrays by role, in single precision, and by how much they change the layer."""
     options = layer.options
-    if options["untied"] or options["bandlimit"] is not None or options["dt_fast"]:
+    if options.untied or options.bandlimit is not None or options.dt_fast:
         raise AireError(f"Layer {layer.name}: S4 with untied steps, bandlimit or dt_fast cannot be diagonalised.")
     read = {role: layer.read(arrays, role) for role in layer.arrays}
     a = continuous_poles(read["A_real"], read["A_imag"], options)  # (S, N)
     p, b, c = (read[role][..., 0] + 1j * read[role][..., 1] for role in ("P", "B", "C"))  # (r,S,N) (1,S,N) (o,H,N)
     pole, residue = modes_of_dplr(a, p, b[0], c.reshape(len(c), -1, *a.shape))  # (S, M), (o, v, S, M)
     new = {
-        "A_real": _invert(options["real_transform"], -pole.real, layer.arrays["A_real"]),
-        "A_imag": _invert(options["imag_transform"], np.maximum(-pole.imag, 0), layer.arrays["A_imag"]),
+        "A_real": _invert(options.real_transform, -pole.real, layer.arrays["A_real"]),
+        "A_imag": _invert(options.imag_transform, np.maximum(-pole.imag, 0), layer.arrays["A_imag"]),
         "B": np.stack([np.ones((1, *pole.shape)), np.zeros((1, *pole.shape))], axis=-1),
         "C": np.stack([residue.real, residue.imag], axis=-1).reshape(len(c), -1, pole.shape[1], 2),
         "P": np.zeros((*p.shape[:2], pole.shape[1], 2)),
@@ -90,7 +87,7 @@ def _diagonal_layer(layer: Layer, arrays: NamedArrays) -> tuple[dict[str, np.nda
     new = {role: values.astype(np.float32) for role, values in new.items()}
     stored = continuous_poles(new["A_real"].astype(float), new["A_imag"].astype(float), options)
     rounded = (new["C"][..., 0] + 1j * new["C"][..., 1].astype(float)).reshape(residue.shape)
-    step = TRANSFORMS[options["dt_transform"]][0](read["inv_dt"][:, 0]).reshape(-1, len(a))  # (v, S)
+    step = TRANSFORMS[options.dt_transform][0](read["inv_dt"][:, 0]).reshape(-1, len(a))  # (v, S)
     z = np.exp(-1j * np.pi * np.arange(NODES) / NODES)
     s = 2 / step[..., None] * (1 - z) / (1 + z)  # (v, S, F)
     before = _transfer(a, p, b[0], c.reshape(len(c), -1, *a.shape), s)

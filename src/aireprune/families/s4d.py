@@ -13,7 +13,7 @@ What the S4 repository's tensors do not say is taken from the configuration, und
 disc (zoh), dt_transform (exp), real_transform (exp), imag_transform (none), dt_fast (no), bandlimit (none),
 bidirectional (no).
 
-What is removable (`granularity` in the configuration)
+What is removable (`Units.granularity`)
   mode    (default) mode j of copy t, for all channels that share the copy. With S = H, as usual, every channel's modes
           are independent; state t N + j. A channel's kept modes move to the front of its row and rows are filled up to
           the longest with silent modes (C = 0, a stable pole), so that the arrays stay rectangular.
@@ -22,67 +22,21 @@ What is removable (`granularity` in the configuration)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
-from aireprune.families.base import AxisCut, Cut, Layer, NamedArrays, Shape, anchored, expect_shape
-from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, as_complex, continuous_poles, steps
+from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough
+from aireprune.families.cuts import AxisCut, Cut, RaggedCut
+from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, S4DOptions, as_complex, continuous_poles, steps
 from aireprune.families.s4d_store import new_readout, new_system
 from aireprune.method.discretize import DISCRETIZE
 from aireprune.method.states import LayerStates
 from aireprune.method.system import ModalSystem
-
-
-@dataclass(frozen=True)
-class RaggedCut:
-    """Rows of modes on axes (rows, rows + 1) of an array; row r holds the modes of copy r mod `copies`.
-
-    State t * modes + j is mode j of copy t. After removal every row is as long as the longest, or `size`.
-    """
-
-    rows: int
-    copies: int
-    modes: int
-    silent: bool = False
-    fill: float = 0.0
-
-    def keep(self, kept: np.ndarray) -> np.ndarray:
-        """(copies, modes) of bool."""
-        marks = np.zeros(self.copies * self.modes, bool)
-        marks[kept] = True
-        return marks.reshape(self.copies, self.modes)
-
-    def width(self, kept: np.ndarray) -> int:
-        """Stored modes per row after the removal."""
-        return int(self.keep(kept).sum(axis=1).max(initial=0))
-
-    def _on_rows(self, per_copy: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """(copies, w) repeated over the array's rows, with its number of axes."""
-        full = np.tile(per_copy, (values.shape[self.rows] // self.copies, 1))
-        return full.reshape((1,) * self.rows + full.shape + (1,) * (values.ndim - self.rows - 2))
-
-    def mask(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        if not self.silent:
-            return values
-        return np.where(self._on_rows(self.keep(kept), values), values, np.zeros((), values.dtype))
-
-    def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
-        keep = self.keep(kept)
-        width = self.width(kept) if size is None else size
-        if width < self.width(kept):
-            raise ValueError(f"a channel keeps {self.width(kept)} modes, more than the {width} asked for")
-        front = np.argsort(~keep, axis=1, kind="stable")[:, :width]
-        front = np.pad(front, ((0, 0), (0, width - front.shape[1])))
-        filled = np.arange(width) >= keep.sum(axis=1, keepdims=True)
-        if self.modes == 0:
-            shape = (*values.shape[: self.rows + 1], width, *values.shape[self.rows + 2 :])
-            return np.full(shape, self.fill, values.dtype)
-        out = np.take_along_axis(values, self._on_rows(front, values), axis=self.rows + 1)
-        return np.where(self._on_rows(filled, values), np.asarray(self.fill, values.dtype), out)
 
 
 class S4D:
@@ -92,27 +46,28 @@ class S4D:
         "S4D), with P as well (S4)"
     )
 
-    def find(self, shapes: Mapping[str, Shape], config: Mapping[str, Any]) -> list[Layer]:
+    def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[S4DOptions]]:
+        shapes = arrays.shapes
         standalone = [
-            self._standalone(shapes, config, prefix)
+            self._standalone(shapes, prefix)
             for prefix in anchored(shapes, ("log_A_real",), ("log_dt", "A_imag"), ("log_dt", "C"))
         ]
         repository = [
             self._repository(shapes, config, prefix)
             for prefix in anchored(shapes, ("A_real", "inv_dt"), ("inv_dt", "C"), ("A_real", "A_imag"))
         ]
-        return standalone + repository
+        return [self._counted(layer, units) for layer in standalone + repository]
 
-    def _standalone(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
+    def _standalone(self, shapes: Mapping[str, Shape], prefix: str) -> Layer[S4DOptions]:
         why = f"the S4D layer {prefix.rstrip('.') or '(top level)'} needs it"
         h, n = expect_shape(shapes, prefix + "log_A_real", (None, None), why)
         expect_shape(shapes, prefix + "A_imag", (h, n), why)
         expect_shape(shapes, prefix + "C", (h, n, 2), why)
         expect_shape(shapes, prefix + "log_dt", (h,), why)
-        options = {"layout": "standalone", "channels": h, "copies": h, "modes": n, "directions": 1, "disc": "zoh"}
-        return self._layer(prefix, ("log_A_real", "A_imag", "C", "log_dt"), options, config)
+        roles = ("log_A_real", "A_imag", "C", "log_dt")
+        return self._layer(shapes, prefix, roles, S4DOptions(storage="standalone", channels=h, copies=h, modes=n))
 
-    def _repository(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer:
+    def _repository(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer[S4DOptions]:
         why = f"the S4 layer {prefix.rstrip('.') or '(top level)'} needs it"
         s, n = expect_shape(shapes, prefix + "A_real", (None, None), why)
         tail = (2,) if prefix + "A_imag" in shapes else ()
@@ -129,50 +84,54 @@ class S4D:
             roles += ["P"] + ["l_kernel"] * (prefix + "l_kernel" in shapes)
         if s and h % s:
             raise AireError(f"Tensor {prefix}C has {h} channels, which the {s} copies of {prefix}A_real do not divide.")
-        directions = 2 if config.get("bidirectional", False) else 1
-        if outputs % directions:
+        options = S4DOptions(
+            storage="repository",
+            channels=h,
+            copies=s,
+            modes=n,
+            directions=2 if config.get("bidirectional", False) else 1,
+            untied=untied,
+            disc="bilinear" if "P" in roles else config.get("disc", "zoh"),
+            dt_transform=config.get("dt_transform", "exp"),
+            real_transform=config.get("real_transform", "exp"),
+            imag_transform=config.get("imag_transform", "none"),
+            dt_fast=bool(config.get("dt_fast", False)),
+            bandlimit=config.get("bandlimit"),
+        )
+        if outputs % options.directions:
             raise AireError(f"Tensor {prefix}C has {outputs} readouts, but a bidirectional layer has an even number.")
-        options = {
-            "layout": "repository",
-            "channels": h,
-            "copies": s,
-            "modes": n,
-            "directions": directions,
-            "untied": untied,
-            "disc": "bilinear" if "P" in roles else config.get("disc", "zoh"),
-            "dt_transform": config.get("dt_transform", "exp"),
-            "real_transform": config.get("real_transform", "exp"),
-            "imag_transform": config.get("imag_transform", "none"),
-            "dt_fast": bool(config.get("dt_fast", False)),
-            "bandlimit": config.get("bandlimit"),
-        }
-        choices = {
-            "disc": list(DISCRETIZE),
-            **{f"{part}_transform": list(TRANSFORMS) for part in ("dt", "real", "imag")},
-        }
-        for key, allowed in choices.items():
-            if options[key] not in allowed:
-                raise AireError(
-                    f"Configuration of {prefix}C: {key} is {options[key]!r}, not one of {', '.join(allowed)}."
-                )
-        return self._layer(prefix, roles, options, config)
+        _check_choices(options, prefix)
+        return self._layer(shapes, prefix, roles, options)
 
-    def _layer(self, prefix: str, roles: Any, options: dict[str, Any], config: Mapping[str, Any]) -> Layer:
-        granularity = config.get("granularity") or "mode"
-        if granularity not in ("mode", "state"):
-            raise AireError(f"The granularity of S4D is 'mode' or 'state', not {granularity!r}.")
-        n = options["modes"] * (options["copies"] if granularity == "mode" else 1)
+    def _layer(
+        self, shapes: Mapping[str, Shape], prefix: str, roles: Iterable[str], options: S4DOptions
+    ) -> Layer[S4DOptions]:
         arrays = {role: prefix + role for role in roles}
-        # one size for all layers means one size for all channels, so that the rows need no filling up
-        even = granularity == "mode" and config.get("layout") == "uniform" and options["copies"] > 0
-        groups = options["copies"] if even else 1
-        return Layer(self.name, prefix.rstrip("."), n, arrays, {**options, "granularity": granularity}, groups)
+        return Layer(self.name, prefix.rstrip("."), 0, arrays, options, feedthrough=feedthrough(shapes, prefix))
 
-    def modes(self, layer: Layer, arrays: NamedArrays) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _counted(self, layer: Layer[S4DOptions], units: Units) -> Layer[S4DOptions]:
+        """The layer with its removable states, groups and rows."""
+        options = replace(layer.options, granularity=units.granularity)
+        if units.granularity == "state":
+            return replace(layer, options=options, states=options.modes)
+        groups = options.copies if units.even and options.copies else 1
+        states = options.modes * options.copies
+        return replace(layer, options=options, states=states, groups=groups, rows=options.copies)
+
+    def resized(self, layer: Layer[S4DOptions], size: int) -> Layer[S4DOptions]:
+        units = Units(granularity=layer.options.granularity, even=layer.groups > 1)
+        return self._counted(replace(layer, options=replace(layer.options, modes=size)), units)
+
+    def describe(self, layers: list[Layer[S4DOptions]]) -> dict[str, Any]:
+        return {}
+
+    def modes(
+        self, layer: Layer[S4DOptions], arrays: NamedArrays
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """log|lam|, arg lam (H, N), discretised B (H, N) and C (d, o, H, N): y = 2 Re sum_j C_j x_j per channel."""
         read = {role: layer.read(arrays, role) for role in layer.arrays}
-        options, h, n = layer.options, layer.options["channels"], layer.options["modes"]
-        if options["layout"] == "standalone":
+        options, h, n = layer.options, layer.options.channels, layer.options.modes
+        if options.storage == "standalone":
             pole = -np.exp(read["log_A_real"]) + 1j * read["A_imag"]
             log_radius, angle, factor = DISCRETIZE["zoh"](pole, np.exp(read["log_dt"])[:, None])
             return log_radius, angle, factor, as_complex(read["C"])[None, None]
@@ -186,21 +145,21 @@ class S4D:
         if "A_imag" in read:
             b, c = as_complex(b), as_complex(c)
         step = steps(read["inv_dt"], options)
-        copy = np.arange(h) % max(options["copies"], 1)
-        log_radius, angle, factor = DISCRETIZE[options["disc"]](pole[copy], step)
-        c = c.reshape(options["directions"], -1, h, n)
-        if options["bandlimit"] is not None:
-            c = c * (step * np.abs(pole[copy].imag) / (2 * np.pi) < options["bandlimit"] / 2)
+        copy = np.arange(h) % max(options.copies, 1)
+        log_radius, angle, factor = DISCRETIZE[options.disc](pole[copy], step)
+        c = c.reshape(options.directions, -1, h, n)
+        if options.bandlimit is not None:
+            c = c * (step * np.abs(pole[copy].imag) / (2 * np.pi) < options.bandlimit / 2)
         if "l_kernel" in read and read["l_kernel"] > 0:  # stored is C (1 - lam^L), tuned to kernels of length L
             c = c / -np.expm1((log_radius + 1j * angle) * float(read["l_kernel"]))
         return log_radius, angle, factor * b[0, copy], c
 
-    def states(self, layer: Layer, arrays: NamedArrays) -> LayerStates:
+    def states(self, layer: Layer[S4DOptions], arrays: NamedArrays) -> LayerStates:
         log_radius, angle, b, c = self.modes(layer, arrays)
         cross = b**2 * (c**2).sum(axis=1).mean(axis=0)
         parts = [log_radius, angle, np.abs(b) ** 2, cross, *(np.abs(c) ** 2).sum(axis=1)]
-        h, n, s = (layer.options[key] for key in ("channels", "modes", "copies"))
-        if layer.options["granularity"] == "state":
+        h, n, s = (layer.options.channels, layer.options.modes, layer.options.copies)
+        if layer.options.granularity == "state":
             parts = [part.T for part in parts]
         else:  # channel v S + t belongs to copy t
             parts = [
@@ -208,46 +167,55 @@ class S4D:
             ]
         return LayerStates(layer.name, parts[0], parts[1], parts[2], np.stack(parts[4:]), layer.groups, parts[3])
 
-    def system(self, layer: Layer, arrays: NamedArrays) -> ModalSystem:
+    def system(self, layer: Layer[S4DOptions], arrays: NamedArrays) -> ModalSystem:
         """One system per channel. Modes beyond a bandlimit have no input, as they have no readout."""
         log_radius, angle, b, c = self.modes(layer, arrays)
-        if layer.options.get("bandlimit") is not None:
+        if layer.options.bandlimit is not None:
             b = b * (c != 0).any(axis=(0, 1))
         return ModalSystem(log_radius, angle, b[..., None], np.moveaxis(c, 2, 0))
 
-    def members(self, layer: Layer) -> np.ndarray:
-        h, n, s = (layer.options[key] for key in ("channels", "modes", "copies"))
-        first = np.zeros(h, int) if layer.options["granularity"] == "state" else np.arange(h) % max(s, 1) * n
+    def members(self, layer: Layer[S4DOptions]) -> np.ndarray:
+        h, n, s = (layer.options.channels, layer.options.modes, layer.options.copies)
+        first = np.zeros(h, int) if layer.options.granularity == "state" else np.arange(h) % max(s, 1) * n
         return np.asarray(first[:, None] + np.arange(n))
 
-    def readout(self, layer: Layer, arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
+    def readout(self, layer: Layer[S4DOptions], arrays: NamedArrays, c: np.ndarray) -> dict[str, np.ndarray]:
         log_radius, angle, _, _ = self.modes(layer, arrays)
         return new_readout(layer, arrays, log_radius + 1j * angle, np.moveaxis(c, 0, 2))
 
-    def store(self, layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
+    def store(self, layer: Layer[S4DOptions], arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
         return new_system(layer, arrays, system)
 
-    def stored(self, layer: Layer, kept: np.ndarray) -> int:
-        if layer.options["granularity"] == "state":
+    def stored(self, layer: Layer[S4DOptions], kept: np.ndarray) -> int:
+        if layer.options.granularity == "state":
             return len(kept)
-        return RaggedCut(0, layer.options["copies"], layer.options["modes"]).width(np.asarray(kept, int))
+        return RaggedCut(0, layer.options.copies, layer.options.modes).width(np.asarray(kept, int))
 
-    def cuts(self, layer: Layer) -> dict[str, Cut]:
+    def cuts(self, layer: Layer[S4DOptions]) -> dict[str, Cut]:
         options = layer.options
         axis = {"log_A_real": 0, "A_imag": 0, "A_real": 0, "B": 1, "P": 1, "inv_dt": 0}  # of the rows
-        axis["C"] = 0 if options["layout"] == "standalone" else 1
-        if not options.get("untied"):
+        axis["C"] = 0 if options.storage == "standalone" else 1
+        if not options.untied:
             del axis["inv_dt"]
         fill = {"log_A_real": float(np.log(SILENT_POLE))}
-        if options["layout"] == "repository":
-            fill["A_real"] = float(TRANSFORMS[options["real_transform"]][1](np.array(SILENT_POLE)))
+        if options.storage == "repository":
+            fill["A_real"] = float(TRANSFORMS[options.real_transform][1](np.array(SILENT_POLE)))
         cuts: dict[str, Cut] = {}
         for role, name in layer.arrays.items():
             if role not in axis:
                 continue
             silent, filled = role == "C", fill.get(role, 0.0)
-            if options["granularity"] == "state":
+            if options.granularity == "state":
                 cuts[name] = AxisCut(axis[role] + 1, np.arange(layer.states)[:, None], silent, filled)
             else:
-                cuts[name] = RaggedCut(axis[role], options["copies"], options["modes"], silent, filled)
+                cuts[name] = RaggedCut(axis[role], options.copies, options.modes, silent, filled)
         return cuts
+
+
+def _check_choices(options: S4DOptions, prefix: str) -> None:
+    choices = {"disc": list(DISCRETIZE), **{f"{part}_transform": list(TRANSFORMS) for part in ("dt", "real", "imag")}}
+    for key, allowed in choices.items():
+        if getattr(options, key) not in allowed:
+            raise AireError(
+                f"Configuration of {prefix}C: {key} is {getattr(options, key)!r}, not one of {', '.join(allowed)}."
+            )

@@ -1,14 +1,35 @@
-"""The parameters of S4D: how stored numbers become poles and steps."""
+"""The parameters of S4D: what a layer is made of, and how stored numbers become poles and steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 SILENT_POLE = 0.5  # -Re of the continuous pole that padding modes get
 RELU_FLOOR = 1e-4  # the S4 repository's relu transform is relu(x) + 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class S4DOptions:
+    """Sizes of a layer, and what the S4 repository's tensors do not say, under its names."""
+
+    storage: str  # standalone (s4d.py) or repository (the S4 repository)
+    channels: int  # H
+    copies: int  # S sets of poles; channel h uses copy h mod S
+    modes: int  # N stored modes per channel
+    directions: int = 1
+    granularity: str = "mode"
+    disc: str = "zoh"
+    untied: bool = False  # steps of every mode
+    dt_transform: str = "exp"
+    real_transform: str = "exp"
+    imag_transform: str = "none"
+    dt_fast: bool = False
+    bandlimit: float | None = None
+
+
 Transform = Callable[[np.ndarray], np.ndarray]
 TRANSFORMS: dict[str, tuple[Transform, Transform]] = {  # stored -> positive number, and back
     "none": (lambda x: x, lambda p: p),
@@ -19,15 +40,15 @@ TRANSFORMS: dict[str, tuple[Transform, Transform]] = {  # stored -> positive num
 }
 
 
-def continuous_poles(real: np.ndarray, imag: np.ndarray | None, options: Mapping[str, Any]) -> np.ndarray:
+def continuous_poles(real: np.ndarray, imag: np.ndarray | None, options: S4DOptions) -> np.ndarray:
     """A = -f(A_real) - i g(A_imag), the S4 repository's parameters."""
-    pole = -TRANSFORMS[options["real_transform"]][0](real) + 0j
-    return pole if imag is None else pole - 1j * TRANSFORMS[options["imag_transform"]][0](imag)
+    pole = -TRANSFORMS[options.real_transform][0](real) + 0j
+    return pole if imag is None else pole - 1j * TRANSFORMS[options.imag_transform][0](imag)
 
 
-def steps(inv_dt: np.ndarray, options: Mapping[str, Any]) -> np.ndarray:
+def steps(inv_dt: np.ndarray, options: S4DOptions) -> np.ndarray:
     """Step sizes from the S4 repository's inv_dt."""
-    return TRANSFORMS[options["dt_transform"]][0](np.sinh(inv_dt) if options["dt_fast"] else inv_dt)
+    return TRANSFORMS[options.dt_transform][0](np.sinh(inv_dt) if options.dt_fast else inv_dt)
 
 
 def as_complex(parts: np.ndarray) -> np.ndarray:

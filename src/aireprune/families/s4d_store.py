@@ -8,47 +8,50 @@ from __future__ import annotations
 
 import numpy as np
 
+from aireprune.arrays import NamedArrays
 from aireprune.errors import AireError
-from aireprune.families.base import Layer, NamedArrays
-from aireprune.families.s4d_parameters import TRANSFORMS, continuous_poles, steps
+from aireprune.families.base import Layer
+from aireprune.families.s4d_parameters import TRANSFORMS, S4DOptions, continuous_poles, steps
 from aireprune.families.storing import packed, rounded, with_signs
 from aireprune.method.discretize import DISCRETIZE
 from aireprune.method.reductions.poles import to_continuous
 from aireprune.method.system import ModalSystem
 
 
-def new_readout(layer: Layer, arrays: NamedArrays, log_lam: np.ndarray, c: np.ndarray) -> dict[str, np.ndarray]:
+def new_readout(
+    layer: Layer[S4DOptions], arrays: NamedArrays, log_lam: np.ndarray, c: np.ndarray
+) -> dict[str, np.ndarray]:
     """C for a readout c (d, o, H, n) of modes whose poles are exp(log_lam) (H, n)."""
     name = layer.arrays["C"]
     old = np.asarray(arrays[name])
     if "l_kernel" in layer.arrays and (length := float(layer.read(arrays, "l_kernel"))) > 0:
         c = c * -np.expm1(log_lam * length)  # C is stored tuned to kernels of this length
-    if layer.options["layout"] == "standalone":
+    if layer.options.storage == "standalone":
         return {name: packed(c[0, 0], old)}
     c = c.reshape(-1, *c.shape[2:])
     return {name: packed(c, old) if "A_imag" in layer.arrays else c.real.astype(old.dtype)}
 
 
-def new_system(layer: Layer, arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
+def new_system(layer: Layer[S4DOptions], arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
     """Every array of the layer that has modes; rows are as long as the system's."""
     options, names = layer.options, layer.arrays
-    if options["copies"] != options["channels"]:
+    if options.copies != options.channels:
         raise AireError(
-            f"The channels of layer {layer.name} share poles ({options['copies']} sets for {options['channels']} "
-            "channels), but balanced truncation gives every channel poles of its own. Use --reduce refit."
+            f"The channels of layer {layer.name} share poles ({options.copies} sets for {options.channels} "
+            "channels), but balanced truncation gives every channel poles of its own. Use reduce='refit'."
         )
     if "A_imag" not in names:
         raise AireError(f"Layer {layer.name} has real poles only, and balanced truncation makes complex ones.")
     old = {role: np.asarray(arrays[name]) for role, name in names.items()}
-    standalone = options["layout"] == "standalone"
+    standalone = options.storage == "standalone"
     system = with_signs(system, np.full(system.log_radius.shape, 1.0 if standalone else -1.0))
     if standalone:
         step = np.exp(layer.read(arrays, "log_dt"))[:, None]
     else:  # untied steps: their geometric mean
         step = np.exp(np.log(steps(layer.read(arrays, "inv_dt"), options)).mean(1, keepdims=True))
-    pole = to_continuous(system.log_radius, system.angle, step, options["disc"]).pole
+    pole = to_continuous(system.log_radius, system.angle, step, options.disc).pole
     new, pole, step = _standalone(pole, old, step) if standalone else _repository(pole, old, layer, step)
-    log_radius, angle, factor = DISCRETIZE[options["disc"]](pole, step)
+    log_radius, angle, factor = DISCRETIZE[options.disc](pole, step)
     c = np.moveaxis(system.c * (system.b[..., 0] / factor)[:, None, None, :], 0, 2)
     return {names[role]: values for role, values in new.items()} | new_readout(
         layer, arrays, log_radius + 1j * angle, c
@@ -65,20 +68,20 @@ def _standalone(
 
 
 def _repository(
-    pole: np.ndarray, old: dict[str, np.ndarray], layer: Layer, step: np.ndarray
+    pole: np.ndarray, old: dict[str, np.ndarray], layer: Layer[S4DOptions], step: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     options, n = layer.options, pole.shape[1]
     with np.errstate(all="ignore"):  # what a transform cannot hold shows when the result is compared
-        real, exact_real = rounded(TRANSFORMS[options["real_transform"]][1](-pole.real), old["A_real"])
-        imag, exact_imag = rounded(TRANSFORMS[options["imag_transform"]][1](-pole.imag), old["A_imag"])
+        real, exact_real = rounded(TRANSFORMS[options.real_transform][1](-pole.real), old["A_real"])
+        imag, exact_imag = rounded(TRANSFORMS[options.imag_transform][1](-pole.imag), old["A_imag"])
     b = np.zeros((1, *pole.shape, 2), old["B"].dtype)
     b[..., 0] = 1
     new = {"A_real": real, "A_imag": imag, "B": b}
     if "P" in old:
         new["P"] = np.zeros((*old["P"].shape[:2], n, 2), old["P"].dtype)
-    if options["untied"]:
-        inverse = TRANSFORMS[options["dt_transform"]][1](step)
-        inverse = np.arcsinh(inverse) if options["dt_fast"] else inverse
+    if options.untied:
+        inverse = TRANSFORMS[options.dt_transform][1](step)
+        inverse = np.arcsinh(inverse) if options.dt_fast else inverse
         new["inv_dt"], exact = rounded(np.broadcast_to(inverse, pole.shape).copy(), old["inv_dt"])
         step = steps(exact, options)
     return new, continuous_poles(exact_real, exact_imag, options), step

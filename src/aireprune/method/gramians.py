@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from aireprune.errors import AireError
+from aireprune.method.criteria import mode_sums
 from aireprune.method.system import ModalSystem, difference, one_minus_exp
 
 
@@ -84,8 +85,7 @@ def state_energies(system: ModalSystem, horizon: int | None = None) -> np.ndarra
     """[energy] or [energy-T] of every stored mode as docs/method.md section 2 scores it. (*batch, n)"""
     c2 = (np.abs(system.c) ** 2).sum(-2).mean(-2)
     b2 = (np.abs(system.b) ** 2).sum(-1)
-    seen = 1.0 if horizon is None else -np.expm1(2 * horizon * system.log_radius)
-    return np.asarray(c2 * b2 * seen / -np.expm1(2 * system.log_radius))
+    return np.asarray(c2 * b2 * mode_sums(system.log_radius, horizon))
 
 
 def _controllability(system: ModalSystem, same: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -1,8 +1,4 @@
-"""The registry of methods and reductions.
-
-A method is nothing but a criterion, a normalisation and a scope (docs/method.md section 3). A reduction says what becomes of
-the states that a method chose (docs/method.md section 5).
-"""
+"""The methods by name: each is nothing but a criterion, a normalisation and a scope (docs/method.md section 3)."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ METHODS = {
             "measured-energy",
             True,
             "global",
-            "Mamba: the energy a state puts out under real gates; needs --calibrate",
+            "Mamba: the energy a state puts out under real gates; needs calibration inputs",
             True,
         ),
         Method(
@@ -50,27 +46,14 @@ METHODS = {
             "damage",
             True,
             "global",
-            "Mamba: what removal costs after the refit; needs --calibrate",
+            "Mamba: what removal costs after the refit; needs calibration inputs",
             True,
         ),
     )
 }
 
 
-REDUCTIONS = {
-    "truncate": "the kept states stay as they are (the paper)",
-    "refit": "the kept states get the readout that is closest to the full layer (H2-optimal)",
-    "balanced": "new states by balanced truncation; Hankel singular values take the place of energies",
-}
-
-
-def reduction(name: str) -> str:
-    if name not in REDUCTIONS:
-        raise AireError(f"There is no reduction {name!r}. Reductions: {', '.join(REDUCTIONS)}.")
-    return name
-
-
-def method(name: str) -> Method:
+def find_method(name: str) -> Method:
     if name not in METHODS:
         raise AireError(f"There is no method {name!r}. Methods: {', '.join(METHODS)}.")
     return METHODS[name]

@@ -46,6 +46,30 @@ class Budget:
         return int(self.share * states)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How scores become counts per layer.
+
+    prefix: scores are prefix-normalised in each layer, with `epsilon` added to the sums. scope: 'global', one ranking
+    over all layers, or 'uniform', the same share of every layer. round_to: counts are rounded up to a multiple.
+    same_size: all layers keep equally many. The last two come after the budget.
+    """
+
+    prefix: bool = True
+    scope: str = "global"
+    epsilon: float = 0.0
+    round_to: int = 1
+    same_size: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < float("inf"):
+            raise AireError(f"epsilon is added to a sum of energies, so it is a number, 0 or more; got {self.epsilon}.")
+        if self.epsilon and not self.prefix:
+            raise AireError("epsilon belongs to prefix normalisation, which this method does not use.")
+        if self.round_to < 1:
+            raise AireError(f"Counts are rounded up to a multiple of 1 or more; got {self.round_to}.")
+
+
 @dataclass(frozen=True)
 class Selection:
     kept: list[np.ndarray]  # ascending indices per layer
@@ -67,35 +91,22 @@ def prefix_normalize(scores: np.ndarray, epsilon: float = 0.0) -> np.ndarray:
 
 
 def select(
-    scores: list[np.ndarray],
-    budget: Budget,
-    prefix: bool = True,
-    scope: str = "global",
-    epsilon: float = 0.0,
-    always: list[np.ndarray] | None = None,
-    round_to: int = 1,
-    same_size: bool = False,
+    scores: list[np.ndarray], budget: Budget, rule: Rule | None = None, always: list[np.ndarray] | None = None
 ) -> Selection:
     """Choose the states to keep. Ties go to the lower (layer, index), so that a budget is met exactly.
 
     `always` marks states that stay whatever they score (unstable ones under the policy 'keep'); they count towards the
-    budget but not in the normalisation, and their score is reported as infinite. `round_to` rounds the count of every
-    layer up to a multiple; `same_size` keeps the same number in all layers. Both come after the budget.
+    budget but not in the normalisation, and their score is reported as infinite.
     """
-    if not 0 <= epsilon < float("inf"):
-        raise AireError(f"epsilon is added to a sum of energies, so it is a number, 0 or more; got {epsilon}.")
-    if epsilon and not prefix:
-        raise AireError("epsilon belongs to prefix normalisation, which this method does not use.")
-    if round_to < 1:
-        raise AireError(f"Counts are rounded up to a multiple of 1 or more; got {round_to}.")
+    rule = rule or Rule()
     always = always or [np.zeros(len(s), bool) for s in scores]
     ranked = []
     for layer, must in zip(scores, always, strict=True):
         values = np.full(len(layer), np.inf)
-        values[~must] = prefix_normalize(layer[~must], epsilon) if prefix else layer[~must]
+        values[~must] = prefix_normalize(layer[~must], rule.epsilon) if rule.prefix else layer[~must]
         ranked.append(values)
-    wanted = _counts(ranked, budget, "same" if same_size else scope)
-    wanted = [min(-(-k // round_to) * round_to, len(v)) for k, v in zip(wanted, ranked, strict=True)]
+    wanted = _counts(ranked, budget, "same" if rule.same_size else rule.scope)
+    wanted = [min(-(-k // rule.round_to) * rule.round_to, len(v)) for k, v in zip(wanted, ranked, strict=True)]
     kept = [np.sort(_order(v)[: max(k, m.sum())]) for v, k, m in zip(ranked, wanted, always, strict=True)]
     if budget.threshold is not None:
         return Selection(kept, ranked, budget.threshold)

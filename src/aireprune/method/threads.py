@@ -2,15 +2,16 @@
 
 Splitting a 64 x 64 eigenproblem over threads costs more than it gives, and when other programs keep the cores busy
 the threads wait for each other: 256 of them then took 12 s instead of 0.1 s. With one thread the last digits of a
-result do not depend on the machine's number of cores either. Needs threadpoolctl; without it everything still works.
+result do not depend on the machine's number of cores either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from importlib import import_module
 from typing import ParamSpec, TypeVar
+
+from threadpoolctl import threadpool_limits
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,11 +22,7 @@ def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            limits = import_module("threadpoolctl").threadpool_limits
-        except ImportError:
-            return function(*args, **kwargs)
-        with limits(limits=1, user_api="blas"):
+        with threadpool_limits(limits=1, user_api="blas"):
             return function(*args, **kwargs)
 
     return limited

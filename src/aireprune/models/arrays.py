@@ -1,18 +1,15 @@
-"""A torch module as named arrays, and edits of named arrays applied to our own models."""
+"""A torch module as named arrays, and what it says about itself."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aireprune.errors import AireError
-from aireprune.families.base import Shape
-from aireprune.files.base import Edit
+from aireprune.arrays import Shape
 
 
 class ModuleArrays:
@@ -57,41 +54,16 @@ def own_config(model: nn.Module) -> dict[str, Any]:
 
 
 def module_config(model: nn.Module) -> dict[str, Any]:
-    """What a module says about itself: our configuration, or that of a transformers model."""
+    """What a module says about itself, as `Family.find` wants it: ours, transformers', mambapy's or s5-pytorch's."""
     if is_own(model):
         return own_config(model)
     config: Any = getattr(model, "config", None)
-    return dict(config.to_dict()) if hasattr(config, "to_dict") else {}
-
-
-def edit_own(model: nn.Module, edits: Mapping[str, Edit], sizes: Sequence[int]) -> nn.Module:
-    """A new model of the same class with the edited weights and these state counts."""
-    config: Any = model.config
-    tensors = model.state_dict()
-    for name, edit in edits.items():
-        tensors[name] = like(edit(to_numpy(tensors[name])), tensors[name])
-    smaller: nn.Module = type(model)(config.with_states(tuple(sizes)))
-    first = next(iter(model.parameters()))
-    smaller = smaller.to(device=first.device, dtype=first.dtype)
-    smaller.load_state_dict(tensors)
-    return smaller.train(model.training)
-
-
-def edit_copy(model: nn.Module, edits: Mapping[str, Edit], layers: Sequence[str]) -> nn.Module:
-    """A copy of a module whose parameters are edited; nothing but their shapes may depend on the number of states.
-
-    That is so for s5-pytorch, except where a layer raises B to a power or changes its poles with the input.
-    """
-    for name in layers:
-        layer: Any = model.get_submodule(name)
-        if getattr(layer, "degree", 1) != 1 or getattr(layer, "liquid", False):
-            raise AireError(
-                f"Layer {name} is not linear in its input (degree or liquid): only --reduce truncate applies."
-            )
-    changed = copy.deepcopy(model)
-    for name, edit in edits.items():
-        path, _, leaf = name.rpartition(".")
-        old = changed.get_parameter(name)
-        new = nn.Parameter(like(edit(to_numpy(old)), old), requires_grad=old.requires_grad)
-        setattr(changed.get_submodule(path), leaf, new)
-    return changed
+    if hasattr(config, "to_dict"):
+        return dict(config.to_dict())
+    for module in model.modules():
+        own = getattr(module, "config", None)
+        if own is not None and hasattr(own, "d_state"):  # mambapy
+            return {"inner_layernorms": bool(getattr(own, "inner_layernorms", False))}
+        if getattr(getattr(module, "discretize", None), "__name__", "") == "discretize_bilinear":  # s5-pytorch
+            return {"discretization": "bilinear"}
+    return {}

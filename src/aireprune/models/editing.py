@@ -1,6 +1,6 @@
-"""Pruning a foreign module in memory: transformers (Mamba, FalconMamba, Jamba, Mamba-2 mixers), mambapy, s5-pytorch.
+"""Edits of named arrays applied to a module in memory: ours, transformers', mambapy's, s5-pytorch's.
 
-The cuts are those of the checkpoint; what is added here is that the module stays consistent with its smaller tensors:
+The edits are those of the checkpoint; what is added here is that the module stays consistent with its smaller tensors:
 sizes that layers remember, the convolution's channel count, buffers along the state axis, and the configuration.
 transformers' caches take their shape from the first state they are given, so layers of different sizes need nothing
 more.
@@ -19,37 +19,29 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from aireprune.arrays import Edit
 from aireprune.errors import AireError
-from aireprune.families import FAMILIES, find_layers
-from aireprune.families.base import Layer
-from aireprune.files.base import Edit
+from aireprune.families import FAMILIES, Layer, find_layers
 from aireprune.files.sizes import STATE_SIZE_KEYS
-from aireprune.models.arrays import ModuleArrays, edit_own, is_own, like, module_config, to_numpy
-from aireprune.pruning.plan import Plan
-from aireprune.pruning.surgery import edits, stored_sizes
+from aireprune.models.arrays import ModuleArrays, is_own, like, module_config, to_numpy
+
+REMEMBERED = ("ssm_state_size", "d_state", "modes", "states")  # what layers call their number of states
 
 
-def prune_module(
-    model: nn.Module, layers: Sequence[Layer], plan: Plan, mask: bool = False, sizes: Sequence[int] | None = None
+def edited(
+    model: nn.Module, layers: Sequence[Layer[Any]], edits: Mapping[str, Edit], sizes: Sequence[int]
 ) -> nn.Module:
-    """A pruned copy of a module; the one given stays as it is.
+    """A copy of a module with edited tensors; the one given stays as it is.
 
-    mask: silence the states instead of taking them out. sizes: after the removal, pad every layer with silent states
-    to so many (of each group).
+    sizes: the states (per group or channel) that the arrays of each layer then hold.
     """
-    for layer, planned in zip(layers, plan.layers, strict=True):
-        check_groups(layer, planned.kept)
-    stored = stored_sizes(layers, plan, mask) if sizes is None or mask else list(sizes)
-    todo = edits(layers, plan, mask, sizes)
-    if is_own(model):
-        return edit_own(model, todo, stored)
-    pruned = copy.deepcopy(model)
+    check_editable(model, layers)
+    changed = copy.deepcopy(model)
     for name, parameter in model.named_parameters():  # deepcopy drops marks such as _no_weight_decay
-        pruned.get_parameter(name).__dict__.update(parameter.__dict__)
-    _apply(pruned, layers, todo)
-    if not mask:
-        _settle(pruned, layers, todo, stored)
-    return pruned
+        changed.get_parameter(name).__dict__.update(parameter.__dict__)
+    _apply(changed, edits)
+    _settle(changed, layers, edits, sizes)
+    return changed
 
 
 def resize_module(model: nn.Module, sizes: Sequence[int]) -> nn.Module:
@@ -57,55 +49,41 @@ def resize_module(model: nn.Module, sizes: Sequence[int]) -> nn.Module:
 
     The weights then are those of the first states; they are meant to be overwritten by a checkpoint of these sizes.
     """
-    layers = find_layers(ModuleArrays(model), foreign_config(model), type(model).__name__)
+    layers = find_layers(ModuleArrays(model), module_config(model), where=type(model).__name__)
     if len(layers) != len(sizes):
         raise AireError(f"The model has {len(layers)} state space layers, but {len(sizes)} sizes are given.")
-    todo: dict[str, Edit] = {}
+    edits: dict[str, Edit] = {}
     for layer, size in zip(layers, sizes, strict=True):
         per_group = layer.states // layer.groups
         if size > per_group:
             raise AireError(f"Layer {layer.name} has {per_group} states per group and cannot be given {size}.")
         kept = np.arange(layer.states).reshape(layer.groups, -1)[:, :size].ravel()
         if len(kept) < layer.states:
-            todo |= {name: partial(cut.remove, kept=kept) for name, cut in FAMILIES[layer.family].cuts(layer).items()}
-    _apply(model, layers, todo)
-    _settle(model, layers, todo, sizes)
+            edits |= {name: partial(cut.remove, kept=kept) for name, cut in FAMILIES[layer.family].cuts(layer).items()}
+    _apply(model, edits)
+    _settle(model, layers, edits, sizes)
     return model
 
 
-def foreign_config(model: nn.Module) -> dict[str, Any]:
-    """What a module says about itself, as `Family.find` wants it; also for mambapy and s5-pytorch."""
-    config = module_config(model)
-    if config:
-        return config
-    for module in model.modules():
-        own = getattr(module, "config", None)
-        if own is not None and hasattr(own, "d_state"):  # mambapy
-            return {"inner_layernorms": bool(getattr(own, "inner_layernorms", False))}
-        if getattr(getattr(module, "discretize", None), "__name__", "") == "discretize_bilinear":  # s5-pytorch
-            return {"discretization": "bilinear"}
-    return {}
-
-
-def check_groups(layer: Layer, kept: Sequence[int]) -> None:
-    """Raise unless every group of the layer keeps equally many states."""
-    counts = np.bincount(np.asarray(kept, int) // max(layer.states // layer.groups, 1), minlength=layer.groups)
-    if len(set(counts.tolist())) > 1:
-        raise AireError(
-            f"Layer {layer.name} has {layer.groups} groups of states, of which equally many must stay; the plan keeps "
-            f"{', '.join(map(str, counts))}."
-        )
-
-
-def _apply(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit]) -> None:
-    """Replace the tensors; dtype, device, requires_grad, marks and ties stay."""
+def check_editable(model: nn.Module, layers: Sequence[Layer[Any]], linear: bool = False) -> None:
+    """Raise if a layer of s5-pytorch cannot lose states or, with `linear`, cannot be replaced by another system."""
     for layer in layers:
-        if getattr(model.get_submodule(layer.name), "degree", 1) != 1:
+        module = model.get_submodule(layer.name)
+        power = getattr(module, "degree", 1) != 1
+        if linear and (power or getattr(module, "liquid", False)):
+            raise AireError(
+                f"Layer {layer.name} is not linear in its input (degree or liquid): only reduce='truncate' applies."
+            )
+        if power:
             raise AireError(
                 f"Layer {layer.name} raises its square B to a power; without some rows it is square no more."
             )
+
+
+def _apply(model: nn.Module, edits: Mapping[str, Edit]) -> None:
+    """Replace the tensors; dtype, device, requires_grad, marks and ties stay."""
     done: dict[int, Tensor] = {}
-    for name, edit in todo.items():
+    for name, edit in edits.items():
         path, _, leaf = name.rpartition(".")
         owner = model.get_submodule(path)
         old: Tensor = getattr(owner, leaf)
@@ -125,18 +103,18 @@ def _edited(edit: Edit, old: Tensor) -> Tensor:
     return like(edit(to_numpy(old)), old)
 
 
-def _settle(model: nn.Module, layers: Sequence[Layer], todo: Mapping[str, Edit], sizes: Sequence[int]) -> None:
+def _settle(model: nn.Module, layers: Sequence[Layer[Any]], edits: Mapping[str, Edit], sizes: Sequence[int]) -> None:
     """Bring everything that remembers a size in line with the tensors. sizes: states of each layer, per group."""
     for layer, size in zip(layers, sizes, strict=True):
         mixer: Any = model.get_submodule(layer.name)
-        for key in ("ssm_state_size", "d_state"):
-            if hasattr(mixer, key):
+        for key in REMEMBERED:
+            if isinstance(getattr(mixer, key, None), int):
                 setattr(mixer, key, size)
         if hasattr(mixer, "conv_dim"):
             mixer.conv_dim = mixer.conv1d.weight.shape[0]
         if hasattr(mixer, "groups_time_state_size"):  # FalconH1
             mixer.groups_time_state_size = size * layer.groups
-        rows = todo.get(layer.arrays.get("in_proj.weight", ""))
+        rows = edits.get(layer.arrays.get("in_proj.weight", ""))
         if rows is not None and hasattr(mixer, "mup_vector"):  # FalconH1: one multiplier per row of in_proj
             vector = mixer.mup_vector
             mixer.mup_vector = like(rows(to_numpy(vector.reshape(-1))), vector).reshape(*vector.shape[:-1], -1)
@@ -157,9 +135,12 @@ def _settle_child(name: str, child: Any, size: int) -> None:
         child.weight = child.weight.new_ones(size)
 
 
-def settle_config(model: nn.Module, layers: Sequence[Layer], sizes: Sequence[int]) -> None:
-    """Write the sizes into a transformers configuration: one number, or per layer where they differ."""
+def settle_config(model: nn.Module, layers: Sequence[Layer[Any]], sizes: Sequence[int]) -> None:
+    """Write the sizes into the configuration: ours, or transformers', one number or per layer where they differ."""
     config: Any = getattr(model, "config", None)
+    if is_own(model):
+        model.config = config.with_states(tuple(sizes))
+        return
     key = next((key for key in STATE_SIZE_KEYS if key in getattr(config, "__dict__", {})), None)
     if key is None:
         return
@@ -183,6 +164,3 @@ def settle_config(model: nn.Module, layers: Sequence[Layer], sizes: Sequence[int
             overrides.setdefault(int(number), {})[key] = size
     overrides = {number: layer for number, layer in overrides.items() if layer}
     config.per_layer_config = overrides or None
-
-
-__all__ = ["ModuleArrays", "check_groups", "foreign_config", "prune_module", "resize_module", "settle_config"]

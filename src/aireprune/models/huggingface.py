@@ -10,11 +10,12 @@ from typing import Any
 from torch import nn
 
 from aireprune.errors import AireError
+from aireprune.families import Found
+from aireprune.files.base import Checkpoint
 from aireprune.models.editing import resize_module, settle_config
-from aireprune.pruning.source import Source
 
 
-def load_pretrained(source: Source) -> nn.Module:
+def load_pretrained(found: Found, checkpoint: Checkpoint) -> nn.Module:
     """The model of a Hugging Face folder, loaded by transformers.
 
     Layers of one size are stock transformers' business. Layers of different sizes (per_layer_config) are built at the
@@ -23,33 +24,31 @@ def load_pretrained(source: Source) -> nn.Module:
     """
     if importlib.util.find_spec("transformers") is None:
         raise AireError(
-            f"{source.name} is a Hugging Face model: loading it needs transformers (pip install aireprune[hf])."
+            f"{found.name} is a Hugging Face model: loading it needs transformers (pip install aireprune[hf])."
         )
     import transformers
 
-    checkpoint = source.checkpoint
-    assert checkpoint is not None
-    if "model_type" not in source.config:
+    if "model_type" not in found.config:
         raise AireError(
-            f"{source.name}: config.json names no model_type, so transformers cannot load it (a mamba_ssm folder loads with "
+            f"{found.name}: config.json names no model_type, so transformers cannot load it (a mamba_ssm folder loads with "
             "mamba_ssm). The folder itself can be inspected, scored and pruned."
         )
-    names = source.config.get("architectures") or []
+    names = found.config.get("architectures") or []
     factory: Any = getattr(transformers, names[0], None) if names else transformers.AutoModel
     if factory is None:
-        raise AireError(f"{source.name}: transformers {transformers.__version__} has no {names[0]}.")
-    if not source.config.get("per_layer_config"):
-        return _loaded(factory, source.name, checkpoint.path)
+        raise AireError(f"{found.name}: transformers {transformers.__version__} has no {names[0]}.")
+    if not found.config.get("per_layer_config"):
+        return _loaded(factory, found.name, checkpoint.path)
     if not names:
         raise AireError(
-            f"{source.name}: config.json names no architecture, so its layers of different sizes have no class."
+            f"{found.name}: config.json names no architecture, so its layers of different sizes have no class."
         )
     config = transformers.AutoConfig.from_pretrained(checkpoint.path)
     config.per_layer_config = None
-    sizes = [layer.states // layer.groups for layer in source.layers]
-    model = _loaded(_resized(factory, sizes), source.name, checkpoint.path, config=config)
+    sizes = [layer.states // layer.groups for layer in found.layers]
+    model = _loaded(_resized(factory, sizes), found.name, checkpoint.path, config=config)
     model.__class__ = factory
-    settle_config(model, source.layers, sizes)
+    settle_config(model, found.layers, sizes)
     return model
 
 

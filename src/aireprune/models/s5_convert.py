@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
-from aireprune.families.base import NamedArrays, Shape
+from aireprune.families import Found
 from aireprune.models.s5 import S5Model
 from aireprune.models.s5_config import S5Config
 
 _LEAVES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
-ENOUGH_POLES = 8  # poles on one side of the axis that are not there by chance
 _AMBIGUOUS = {
     "activation": "half_glu1 or half_glu2",
     "conj_sym": "true if one of each conjugate pair is stored",
@@ -37,13 +37,16 @@ def torch_name(name: str) -> str:
     return f"{stem}.{_LEAVES.get(leaf, leaf)}" if stem else name
 
 
-def infer_config(arrays: NamedArrays, config: Mapping[str, Any], where: str) -> S5Config:
-    """The given configuration, completed by what names and shapes reveal and checked against it."""
-    shapes = {torch_name(name): shape for name, shape in arrays.shapes.items()}
+def infer_config(found: Found, shapes: Mapping[str, Shape]) -> S5Config:
+    """The configuration that came along, completed by what the tensors reveal and checked against it.
+
+    shapes: of the tensors, under our names and in torch's orientation.
+    """
+    config, where = found.config, found.name
     revealed = _revealed(shapes, where)
-    conjugates = _conj_sym(arrays)
-    if conjugates is not None:
-        revealed.setdefault("conj_sym", conjugates)
+    symmetries = {layer.options.conj_sym for layer in found.layers}
+    if symmetries <= {True} or symmetries <= {False}:
+        revealed["conj_sym"] = symmetries.pop()
     for key, value in revealed.items():
         if key in config and key not in ("n", "states", "C_init", "conj_sym") and config[key] != value:
             raise AireError(f"{where}: the configuration says {key} = {config[key]!r}, but the tensors show {value!r}.")
@@ -53,7 +56,7 @@ def infer_config(arrays: NamedArrays, config: Mapping[str, Any], where: str) -> 
         options = "; ".join(f"{key} ({_AMBIGUOUS[key]})" for key in missing)
         raise AireError(
             f"{where}: the tensors do not reveal {options}. Put them into {where.rsplit('.', 1)[0]}.json, or give them "
-            "with --config FILE (config= in Python)."
+            "with config=."
         )
     per_mode = 2 if known["conj_sym"] else 1
     known["n"] = per_mode * max((*known["states"], 1))
@@ -95,8 +98,6 @@ def _revealed(shapes: Mapping[str, Shape], where: str) -> dict[str, Any]:
         revealed["activation"] = "full_glu"
     elif "layers.0.out2.weight" not in shapes:
         revealed["activation"] = "gelu"
-    if "layers.0.seq.Lambda" in shapes:
-        revealed["conj_sym"] = False
     return revealed
 
 
@@ -114,26 +115,6 @@ def _dense(shapes: Mapping[str, Shape], name: str, where: str) -> Shape:
     return shapes[name]
 
 
-def _conj_sym(arrays: NamedArrays) -> bool | None:
-    """Whether one of each pair is stored, as far as the poles tell: a hint, which a configuration overrules.
-
-    Conjugates of each other among the stored poles: no. All on one side, and too many for chance: yes. Else None.
-    """
-    layers: dict[str, dict[str, np.ndarray]] = {}
-    for name in arrays.shapes:
-        parts = re.fullmatch(r"layers\.(\d+)\.seq\.Lambda_(re|im)", torch_name(name))
-        if parts:
-            layers.setdefault(parts[1], {})[parts[2]] = np.asarray(arrays[name], np.float64)
-    signs = []
-    for part in layers.values():
-        re_, im = part["re"], part["im"]
-        pairs = np.isclose(re_[:, None], re_[None], rtol=1e-3) & np.isclose(im[:, None], -im[None], rtol=1e-3)
-        if (pairs & (np.abs(im) > 1e-6)).any():
-            return False
-        signs.extend(np.sign(im))
-    return True if len(signs) >= ENOUGH_POLES and len(set(signs)) == 1 else None
-
-
 class _Transposed:
     """Named arrays in which Flax's dense kernels (in, out) appear as torch's weights (out, in)."""
 
@@ -148,10 +129,11 @@ class _Transposed:
         return values.T if name.endswith(".kernel") else values
 
 
-def build_s5(arrays: NamedArrays, config: Mapping[str, Any], where: str) -> S5Model:
+def build_s5(found: Found) -> S5Model:
     """The model with these weights, in evaluation mode."""
-    arrays = _Transposed(arrays)
-    model = S5Model(infer_config(arrays, config, where))
+    arrays, where = _Transposed(found.arrays), found.name
+    shapes = {torch_name(name): shape for name, shape in arrays.shapes.items()}
+    model = S5Model(infer_config(found, shapes))
     values = {torch_name(name): np.asarray(arrays[name]) for name in arrays.shapes}
     values = {key: array for name, value in values.items() for key, array in _official(name, value)}
     wanted = model.state_dict()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
-
-from torch import nn
+from dataclasses import dataclass, field, replace
 
 from aireprune.errors import AireError
+from aireprune.pruning.prune import check_job, measure, prune_module, read_calibration
+from aireprune.pruning.request import Job
+from aireprune.pruning.source import ModuleSource
 from aireprune.tasks import Task
 from aireprune.tasks.evaluate import evaluate
 
@@ -17,8 +17,20 @@ HIGHEST = 0.99
 EXAMPLES = 2000
 
 
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What a pruned model may cost: at most `max_drop` points of accuracy, or per cent of bits per byte, on a task.
+
+    At most `examples` of its validation examples are used.
+    """
+
+    task: Task
+    max_drop: float
+    examples: int = EXAMPLES
+
+
 @dataclass(frozen=True)
-class Found:
+class RatioFound:
     """The answer, and every ratio that was tried with its metric."""
 
     ratio: float
@@ -37,7 +49,7 @@ def largest_ratio(
     step: float = STEP,
     highest: float = HIGHEST,
     harm: Callable[[float, float], float] = lambda full, value: full - value,
-) -> Found:
+) -> RatioFound:
     """The largest multiple of `step` with harm(full, metric(ratio)) <= drop, for a harm that grows with the ratio.
 
     Ratio 0 is the full model and is not evaluated. Where the metric wavers, the answer is a ratio that stayed within the
@@ -55,41 +67,34 @@ def largest_ratio(
             good = middle
         else:
             bad = middle
-    return Found(round(good * step, 10), full, tried)
+    return RatioFound(round(good * step, 10), full, tried)
 
 
 def search_ratio(
-    model: nn.Module,
-    task: Task,
-    max_drop: float,
-    examples: int = EXAMPLES,
+    source: ModuleSource,
+    job: Job,
+    goal: Goal,
     report: Callable[[float, float], None] = lambda ratio, metric: None,
-    **options: Any,
-) -> Found:
-    """The largest ratio that costs at most `max_drop` points of accuracy (per cent of bits per byte) on validation data.
+) -> RatioFound:
+    """The largest ratio at which the job costs no more than the goal allows; what it measures is measured once.
 
-    options: those of `aireprune.prune`, calibration included; what it measures is measured once. At most `examples`
-    validation examples are used.
+    The job's own ratio is what is looked for. report(ratio, metric) is called after every ratio that was tried.
     """
-    from aireprune.api import prune
-    from aireprune.calibration.inputs import COUNT, read_inputs
-    from aireprune.calibration.pipeline import measure, prune_calibrated
-
+    if job.request is None:
+        raise AireError("max_drop= makes a plan of its own: give it without a plan.")
+    task = goal.task
     if not len(task.validation):
         raise AireError(f"Task {task.name} has no validation examples to choose a ratio with.")
-    split = task.validation.rows(slice(0, examples))
-    source, count = options.pop("calibrate", None), options.pop("calibrate_count", COUNT)
-    inputs = None if source is None else read_inputs(source, count)
-    method, reduce = options.get("method", "aire"), options.get("reduce", "truncate")
-    known = None if inputs is None else measure(model, inputs, method, reduce)
+    request, split = job.request, task.validation.rows(slice(0, goal.examples))
+    check_job(source, job)
+    measured = measure(source, job, read_calibration(job.calibration))
 
     def metric(ratio: float) -> float:
-        if inputs is None:
-            small = prune(model, ratio=ratio, **options)
-        else:
-            small = prune_calibrated(model, inputs, known=known, ratio=ratio, **options)
+        asked = replace(request, budget=replace(request.budget, ratio=ratio, threshold=None))
+        small = prune_module(source, replace(job, request=asked), measured).model
+        assert small is not None
         value = evaluate(small, task, split)
         report(ratio, value)
         return value
 
-    return largest_ratio(metric, evaluate(model, task, split), max_drop / 100, harm=task.drop)
+    return largest_ratio(metric, evaluate(source.module, task, split), goal.max_drop / 100, harm=task.drop)

@@ -1,21 +1,25 @@
-"""A model in memory or a checkpoint on disk, opened: its named arrays, its layers, its configuration."""
+"""A model in memory or a checkpoint on disk, opened once: its state space layers, and how edits are applied to it.
+
+`FileSource` and `ModuleSource` have the same `apply(surgery)`: a copy of what they are, with edited arrays. Of a module
+that is a module; of a checkpoint it is an `EditedFile`, which exists on disk once it is written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aireprune.arrays import Edit, NamedArrays
 from aireprune.errors import AireError
-from aireprune.families import FAMILIES, find_layers
-from aireprune.families.base import Layer, NamedArrays
-from aireprune.families.s4 import diagonalize
+from aireprune.families import Found, Units, find_layers
+from aireprune.families.s4 import Diagonalized, diagonalize
 from aireprune.files import open_checkpoint
-from aireprune.files.base import Checkpoint, Edit
-from aireprune.method.states import LayerStates
-from aireprune.pruning.plan import THREADS, fingerprint
+from aireprune.files.base import Checkpoint
+from aireprune.files.sizes import resized_config
+from aireprune.pruning.plan import Plan
+from aireprune.pruning.surgery import Surgery
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,73 +32,115 @@ ConfigLike = Mapping[str, Any] | str | Path | None
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where layers were found. Exactly one of `checkpoint` and `module` is there."""
+class Source(Found):
+    """Where layers were found. origin: the checkpoint that it is or was loaded from; notices: what a user should know."""
 
-    name: str
-    arrays: NamedArrays
-    config: Mapping[str, Any]
-    layers: list[Layer]
-    notices: list[str]
-    checkpoint: Checkpoint | None = None
-    module: nn.Module | None = None
+    origin: str | None = None
+    notices: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
-        return self.checkpoint.kind if self.checkpoint is not None else "module"
+        return "arrays"
 
-    def states(self) -> list[LayerStates]:
-        """What is scored, layer by layer."""
-        with ThreadPoolExecutor(THREADS) as pool:
-            return list(pool.map(lambda layer: FAMILIES[layer.family].states(layer, self.arrays), self.layers))
 
-    def fingerprint(self) -> str:
-        return fingerprint(self.layers, self.arrays)
+@dataclass(frozen=True)
+class ModuleSource(Source):
+    """A module in memory."""
 
-    def edits(self, todo: dict[str, Edit]) -> dict[str, Edit]:
-        """Edits of `arrays` as edits of what is behind them (S4 layers were diagonalised on opening)."""
-        behind = getattr(self.arrays, "edits", None)
-        return dict(behind(todo)) if behind is not None else todo
+    module: nn.Module = field(kw_only=True)
+
+    @property
+    def kind(self) -> str:
+        return "module"
+
+    def apply(self, surgery: Surgery) -> nn.Module:
+        """An edited copy of the module."""
+        from aireprune.models.editing import edited
+
+        return edited(self.module, self.layers, surgery.edits, surgery.sizes)
+
+
+@dataclass(frozen=True)
+class FileSource(Source):
+    """A checkpoint on disk."""
+
+    checkpoint: Checkpoint = field(kw_only=True)
+
+    @property
+    def kind(self) -> str:
+        return self.checkpoint.kind
+
+    @property
+    def is_file(self) -> bool:
+        """A single file, as opposed to a folder."""
+        return self.checkpoint.path.is_file()
+
+    def apply(self, surgery: Surgery) -> EditedFile:
+        """A copy of the same kind, ready to be written."""
+        edits = dict(surgery.edits)
+        if isinstance(self.arrays, Diagonalized):  # S4 layers were diagonalised on opening
+            edits = self.arrays.edits(edits)
+        names = [layer.name for layer in self.layers]
+        config = resized_config(self.kind, self.checkpoint.config, names, surgery.sizes)
+        facts = {} if self.kind == "huggingface" else self.describe()
+        if config is None and facts:
+            config = {"states": list(surgery.sizes)}
+        return EditedFile(self.checkpoint, edits, None if config is None else {**facts, **config})
+
+    def build(self) -> nn.Module:
+        """The model that the checkpoint holds, in evaluation mode."""
+        from aireprune.models.build import build_model
+
+        return build_model(self, self.checkpoint)
+
+
+@dataclass(frozen=True)
+class EditedFile:
+    """An edited copy of a checkpoint that is not written yet."""
+
+    checkpoint: Checkpoint
+    edits: Mapping[str, Edit]
+    config: Mapping[str, Any] | None
+
+    def write(self, target: Path, plan: Plan, overwrite: bool) -> None:
+        """Write it with its plan; it appears whole or not at all."""
+        self.checkpoint.write(target, self.edits, self.config, {"plan.json": plan.to_json()}, overwrite)
+
+
+def open_file(path: str | Path | Checkpoint, config: ConfigLike = None, units: Units | None = None) -> FileSource:
+    """Open a checkpoint and find the state space layers in it. units: what a removable state is."""
+    checkpoint = open_checkpoint(path, config) if isinstance(path, str | Path) else path
+    name = str(checkpoint.path)
+    view = diagonalize(checkpoint, checkpoint.config)
+    arrays: NamedArrays = checkpoint if view is None else view
+    layers = find_layers(arrays, checkpoint.config, units, name)
+    notices = [*checkpoint.notices, *([] if view is None else view.notices)]
+    assumed = sorted({ASSUMED[layer.family] for layer in layers if layer.family in ASSUMED})
+    if assumed and not checkpoint.config:
+        notices.append(f"no configuration came with {name}; assuming {' and '.join(assumed)} (config= says otherwise).")
+    origin = str(checkpoint.path.resolve())
+    return FileSource(name, arrays, checkpoint.config, layers, origin, tuple(notices), checkpoint=checkpoint)
+
+
+def open_module(
+    module: nn.Module, config: Mapping[str, Any] | None = None, units: Units | None = None, origin: str | None = None
+) -> ModuleSource:
+    """A module in memory with the state space layers found in it. config: what it does not say about itself."""
+    from aireprune.models.arrays import ModuleArrays, module_config
+
+    found = {**module_config(module), **(config or {})}
+    arrays, name = ModuleArrays(module), type(module).__name__
+    return ModuleSource(name, arrays, found, find_layers(arrays, found, units, name), origin, module=module)
 
 
 def open_source(
-    what: nn.Module | Checkpoint | str | Path,
-    config: ConfigLike = None,
-    layout: str = "adaptive",
-    granularity: str = "mode",
-) -> Source:
-    """Open a path, an opened checkpoint or a module, and find the state space layers in it.
-
-    layout and granularity decide what a removable state is (see `aireprune.families.s4d`).
-    """
-    choices = {"layout": layout, "granularity": granularity}
-    if isinstance(what, str | Path):
-        what = open_checkpoint(what, config)
-    if not isinstance(what, Checkpoint):
-        if not hasattr(what, "state_dict"):
-            raise AireError(f"Expected a model or the path of a checkpoint, not a {type(what).__name__}.")
-        if isinstance(config, Mapping):
-            choices = {**config, **choices}
-        elif config is not None:
-            raise AireError("A model in memory takes its configuration as a mapping, not from a file.")
-        return _open_module(what, choices)
-    where = str(what.path)
-    found = {**what.config, **choices}
-    view = diagonalize(what, found)
-    opened: NamedArrays = what if view is None else view
-    notices = [] if view is None else list(view.notices)
-    layers = find_layers(opened, found, where)
-    if not what.config and any(layer.family in ASSUMED for layer in layers):
-        assumed = sorted({ASSUMED[layer.family] for layer in layers if layer.family in ASSUMED})
-        notices.append(
-            f"no configuration came with {where}; assuming {' and '.join(assumed)} (--config FILE says otherwise)."
-        )
-    return Source(where, opened, found, layers, notices, checkpoint=what)
-
-
-def _open_module(module: nn.Module, choices: Mapping[str, Any]) -> Source:
-    from aireprune.models.editing import ModuleArrays, foreign_config
-
-    found = {**foreign_config(module), **choices}
-    arrays, name = ModuleArrays(module), type(module).__name__
-    return Source(name, arrays, found, find_layers(arrays, found, name), [], module=module)
+    what: nn.Module | Checkpoint | str | Path, config: ConfigLike = None, units: Units | None = None
+) -> FileSource | ModuleSource:
+    """Open a path, an opened checkpoint or a module."""
+    if isinstance(what, str | Path | Checkpoint):
+        return open_file(what, config, units)
+    if not hasattr(what, "state_dict"):
+        raise AireError(f"Expected a model or the path of a checkpoint, not a {type(what).__name__}.")
+    if config is not None and not isinstance(config, Mapping):
+        raise AireError("A model in memory takes its configuration as a mapping, not from a file.")
+    return open_module(what, config, units)

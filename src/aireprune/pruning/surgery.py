@@ -1,46 +1,69 @@
-"""From a plan to edits of named arrays: mask, remove, or remove and pad. Pure NumPy."""
+"""From a plan to edits of named arrays: silence states, take them out, or take them out and fill up. Pure NumPy.
+
+Plain pruning (`truncate`) works in every family and needs nothing but its cuts. The other reductions are for linear,
+time-invariant layers and live in `aireprune.pruning.layers`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from aireprune.families import FAMILIES
-from aireprune.families.base import Layer
-from aireprune.files.base import Edit
+from aireprune.arrays import Edit
+from aireprune.errors import AireError
+from aireprune.families import FAMILIES, Found, Layer
+from aireprune.method.bounds import certify
+from aireprune.method.evidence import Evidence
+from aireprune.method.reductions import Reduction
+from aireprune.method.threads import single_threaded
+from aireprune.pruning.layers import account, reduced_layers
 from aireprune.pruning.plan import Plan
 
 
-def edits(
-    layers: Sequence[Layer], plan: Plan, mask: bool = False, sizes: Sequence[int] | None = None
-) -> dict[str, Edit]:
-    """Full array name -> what to do with it. Arrays that keep their values are not named.
+@dataclass(frozen=True)
+class Surgery:
+    """What is done to named arrays.
 
-    `sizes` pads each layer with silent states up to that many (per group or channel) after the removal.
+    edits: by full name; arrays that keep their values are not named. sizes: the states (per group or channel) that the
+    arrays of each layer hold afterwards. reductions: what became of each layer, None where that cannot be said
+    (selective, unstable or too large).
     """
-    todo: dict[str, Edit] = {}
-    for number, (layer, planned) in enumerate(zip(layers, plan.layers, strict=True)):
-        kept = np.array(planned.kept, int)
-        if len(kept) == layer.states:
-            continue
-        for name, cut in FAMILIES[layer.family].cuts(layer).items():
-            if mask:
-                todo[name] = partial(cut.mask, kept=kept)
-            else:
-                todo[name] = partial(cut.remove, kept=kept, size=_size(layer, kept, sizes, number))
-    return todo
+
+    edits: Mapping[str, Edit]
+    sizes: Sequence[int]
+    reductions: Sequence[Reduction | None]
+    notices: tuple[str, ...] = field(default=())
+
+    def certified(self, plan: Plan) -> Plan:
+        """The plan with bounds and exact errors of its layers. The true norms are for `aire certify` to search for."""
+        found = [
+            certify(planned.name, reduction, hinf=False).to_dict()
+            for planned, reduction in zip(plan.layers, self.reductions, strict=True)
+            if reduction is not None
+        ]
+        return replace(plan, certificate=tuple(found) or None)
 
 
-def _size(layer: Layer, kept: np.ndarray, sizes: Sequence[int] | None, number: int) -> int | None:
-    """What to fill the layer up to: the size asked for, or what its family needs to run; None if nothing."""
-    if sizes is not None:
-        return sizes[number]
-    return FAMILIES[layer.family].stored(layer, kept) if not len(kept) else None
+@single_threaded
+def operate(found: Found, plan: Plan, evidence: Evidence | None = None, mask: bool = False) -> Surgery:
+    """The surgery that a plan asks for. mask: states are silenced instead of taken out."""
+    check_groups(found.layers, plan)
+    if plan.reduce != "truncate":
+        sizes, done = reduced_layers(found, plan, evidence or Evidence(), stored_sizes(found.layers, plan))
+        edits = {name: edit for layer in done for name, edit in layer.edits.items()}
+        return Surgery(edits, sizes, [layer.reduction for layer in done], _filled_rows(found.layers, plan, sizes))
+    sizes = stored_sizes(found.layers, plan, mask)
+    accounts = [account(found, plan, number) for number in range(len(plan.layers))]
+    edits = _masks(found.layers, plan) if mask else _removals(found.layers, plan, sizes)
+    notices = () if mask else _filled_rows(found.layers, plan, sizes)
+    return Surgery(edits, sizes, accounts, notices)
 
 
-def stored_sizes(layers: Sequence[Layer], plan: Plan, mask: bool = False) -> list[int]:
+def stored_sizes(layers: Sequence[Layer[Any]], plan: Plan, mask: bool = False) -> list[int]:
     """States (per group or channel) that each layer's arrays hold afterwards; a padded layout has one size for all."""
     sizes = []
     for layer, planned in zip(layers, plan.layers, strict=True):
@@ -49,6 +72,51 @@ def stored_sizes(layers: Sequence[Layer], plan: Plan, mask: bool = False) -> lis
     return [max(sizes, default=0)] * len(sizes) if plan.layout == "padded" and not mask else sizes
 
 
-def padding(layers: Sequence[Layer], plan: Plan) -> list[int] | None:
-    """The `sizes` that `edits` needs for the plan's layout."""
-    return stored_sizes(layers, plan) if plan.layout == "padded" else None
+def check_groups(layers: Sequence[Layer[Any]], plan: Plan) -> None:
+    """Raise unless every group of each layer keeps equally many states."""
+    for layer, planned in zip(layers, plan.layers, strict=True):
+        size = max(layer.states // layer.groups, 1)
+        counts = np.bincount(np.asarray(planned.kept, int) // size, minlength=layer.groups)
+        if len(set(counts.tolist())) > 1:
+            raise AireError(
+                f"Layer {layer.name} has {layer.groups} groups of states, of which equally many must stay; the plan "
+                f"keeps {', '.join(map(str, counts))}."
+            )
+
+
+def _masks(layers: Sequence[Layer[Any]], plan: Plan) -> dict[str, Edit]:
+    return {
+        name: partial(cut.mask, kept=kept)
+        for layer, kept in _changed(layers, plan)
+        for name, cut in FAMILIES[layer.family].cuts(layer).items()
+    }
+
+
+def _removals(layers: Sequence[Layer[Any]], plan: Plan, sizes: Sequence[int]) -> dict[str, Edit]:
+    """States taken out; filled up where the layout asks for it, or where a family cannot run without any."""
+    wanted = {layer.name: size for layer, size in zip(layers, sizes, strict=True)}
+    edits: dict[str, Edit] = {}
+    for layer, kept in _changed(layers, plan):
+        size = wanted[layer.name] if plan.layout == "padded" or not len(kept) else None
+        for name, cut in FAMILIES[layer.family].cuts(layer).items():
+            edits[name] = partial(cut.remove, kept=kept, size=size)
+    return edits
+
+
+def _changed(layers: Sequence[Layer[Any]], plan: Plan) -> list[tuple[Layer[Any], np.ndarray]]:
+    """The layers that lose states, and what they keep."""
+    pairs = zip(layers, plan.layers, strict=True)
+    return [(layer, np.array(mine.kept, int)) for layer, mine in pairs if len(mine.kept) < layer.states]
+
+
+def _filled_rows(layers: Sequence[Layer[Any]], plan: Plan, sizes: Sequence[int]) -> tuple[str, ...]:
+    """What to say about S4D layers whose channels keep different numbers of modes."""
+    stored = sum(size * layer.rows for layer, size in zip(layers, sizes, strict=True) if layer.rows > 1)
+    kept = sum(len(mine.kept) for layer, mine in zip(layers, plan.layers, strict=True) if layer.rows > 1)
+    if stored <= kept:
+        return ()
+    return (
+        f"channels keep different numbers of modes; rows are filled up to the longest with silent modes ({stored} are "
+        f"stored for {kept} kept), which are skipped at inference. layout='uniform' or granularity='state' gives "
+        "a smaller file.",
+    )

@@ -1,0 +1,26 @@
+"""Our own models as folders in our own format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import nn
+
+from aireprune.errors import AireError
+from aireprune.files import write_folder
+from aireprune.models.arrays import ModuleArrays, is_own, own_config
+
+
+def save_model(
+    model: nn.Module, path: str | Path, extras: Mapping[str, str] | None = None, overwrite: bool = False
+) -> None:
+    """Write one of our models as a folder: config.json, model.safetensors and the extras (plan.json)."""
+    if not is_own(model):
+        raise AireError(
+            f"save writes aireprune's own models; a {type(model).__name__} is saved by its own library, for "
+            "example with save_pretrained."
+        )
+    arrays = ModuleArrays(model)
+    tensors = {name: arrays[name] for name in arrays.shapes}
+    write_folder(Path(path), tensors, own_config(model), extras, overwrite)

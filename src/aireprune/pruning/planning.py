@@ -1,0 +1,65 @@
+"""From layers and a request to a plan: score, select, and write down why (docs/method.md section 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aireprune.families import FAMILIES, Found, LTIFamily, lti_family
+from aireprune.method.decision import Scoring, check_stability, decide, energies, energy_share, score_states
+from aireprune.method.evidence import Evidence
+from aireprune.method.reductions import hankel_scores
+from aireprune.pruning.plan import LayerPlan, Plan
+from aireprune.pruning.request import Request
+
+
+def make_plan(found: Found, request: Request, evidence: Evidence | None = None, source: str | None = None) -> Plan:
+    """Decide which states stay. source: the checkpoint that `found` is of, for `aire certify`."""
+    evidence = evidence or Evidence()
+    states = found.states()
+    if request.reduce != "truncate":
+        require_lti(found, request.reduce)
+    check_stability(states, request.unstable if request.reduce == "truncate" else "refuse")
+    scoring = Scoring(method=request.method, horizon=request.horizon, seed=request.seed, evidence=evidence)
+    if request.reduce == "balanced":
+        scores = held = layer_hankel_scores(found, request.horizon, evidence)
+    else:
+        scores, held = score_states(states, scoring), energies(states)
+    decision = decide(states, scores, request.budget, request.rule)
+    return Plan(
+        method=request.method,
+        ratio=request.budget.ratio,
+        threshold=decision.threshold,
+        by_threshold=request.budget.threshold is not None,
+        min_states=request.budget.min_states,
+        epsilon=request.epsilon,
+        horizon=request.horizon,
+        seed=request.seed,
+        layout=request.layout,
+        granularity=request.granularity,
+        fingerprint=found.fingerprint(),
+        layers=tuple(
+            LayerPlan(layer.name, layer.family, layer.states, tuple(map(int, kept)), energy_share(values, kept))
+            for layer, kept, values in zip(found.layers, decision.kept, held, strict=True)
+        ),
+        reduce=request.reduce,
+        round_to=request.round_to,
+        source=source,
+    )
+
+
+def require_lti(found: Found, reduce: str) -> None:
+    """Raise if a layer is selective, and so cannot be reduced in this way."""
+    for layer in found.layers:
+        if not isinstance(FAMILIES[layer.family], LTIFamily):
+            lti_family(layer, f"reduce={reduce!r}", "Use reduce='truncate'.")
+
+
+def layer_hankel_scores(found: Found, horizon: int | None = None, evidence: Evidence | None = None) -> list[np.ndarray]:
+    """Squared Hankel singular values of every removable state of every layer, what balanced truncation ranks by."""
+    scores = []
+    for number, layer in enumerate(found.layers):
+        family = lti_family(layer, "reduce='balanced'", "Use reduce='truncate'.")
+        covariance = None if evidence is None else evidence.covariance(number)
+        values = hankel_scores(family.system(layer, found.arrays), covariance, horizon)
+        scores.append(np.bincount(family.members(layer).ravel(), values.ravel(), minlength=layer.states))
+    return scores

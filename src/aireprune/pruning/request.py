@@ -1,0 +1,176 @@
+"""What is asked for: which states to remove, what becomes of the others, and what may be measured on the way.
+
+The public functions take these as keyword arguments (`PlanChoices`, `PruneChoices`), the command line as flags. Both
+become one `Request` and one `Job` before any work starts, and what does not fit together is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from aireprune.errors import AireError
+from aireprune.families import Units
+from aireprune.method.evidence import Evidence
+from aireprune.method.methods import find_method
+from aireprune.method.reductions import find_reduction
+from aireprune.method.selection import Budget, Rule
+from aireprune.pruning.plan import Plan, check_layout
+
+if TYPE_CHECKING:
+    from aireprune.calibration.inputs import InputSource
+
+CALIBRATION_COUNT = 256
+
+
+class PlanChoices(TypedDict, total=False):
+    """Keyword arguments of `aireprune.plan` besides method and ratio; see `Request` and `Evidence` for their meaning."""
+
+    threshold: float | None
+    min_states: int
+    epsilon: float
+    horizon: int | None
+    seed: int
+    unstable: str
+    layout: str
+    granularity: str
+    round_to: int
+    reduce: str
+    covariances: Sequence[np.ndarray | None] | None
+    measured: Sequence[np.ndarray | None] | None
+
+
+class PruneChoices(PlanChoices, total=False):
+    """Keyword arguments of `aireprune.prune` and `aireprune.prune_file`."""
+
+    method: str
+    ratio: float | None
+    mask: bool
+    calibrate: InputSource | None
+    calibrate_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Everything that decides a plan, besides the model.
+
+    method: one of `aireprune.method.methods`. budget: a ratio or a threshold, and what every layer keeps at least.
+    epsilon: added to the prefix sums. horizon: energies and Gramians of the first so many steps only. seed: of method
+    'random'. unstable: 'refuse' poles with |lambda| >= 1, or 'keep' them whatever happens. layout: see `plan.LAYOUTS`.
+    granularity (S4D): see `Units`. round_to: counts are rounded up to a multiple. reduce: what becomes of the states
+    that stay, one of `aireprune.method.reductions`.
+    """
+
+    budget: Budget
+    method: str = "aire"
+    epsilon: float = 0.0
+    horizon: int | None = None
+    seed: int = 0
+    unstable: str = "refuse"
+    layout: str = "adaptive"
+    granularity: str = "mode"
+    round_to: int = 1
+    reduce: str = "truncate"
+
+    def __post_init__(self) -> None:
+        find_method(self.method)
+        find_reduction(self.reduce)
+        check_layout(self.layout)
+        _ = self.units, self.rule
+        if self.seed < 0:
+            raise AireError(f"The seed is a whole number, 0 or more; got {self.seed}.")
+        if self.reduce == "balanced" and self.method != "aire":
+            raise AireError(
+                "Balanced truncation ranks its own states by Hankel singular values, in the way method 'aire' ranks "
+                f"energies; method {self.method!r} cannot be combined with it."
+            )
+
+    @property
+    def units(self) -> Units:
+        return Units(granularity=self.granularity, even=self.layout == "uniform")
+
+    @property
+    def rule(self) -> Rule:
+        method = find_method(self.method)
+        return Rule(
+            prefix=method.prefix,
+            scope=method.scope,
+            epsilon=self.epsilon,
+            round_to=self.round_to,
+            same_size=self.layout == "uniform",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Unlabelled inputs, and how many of them to use: an array, a task's name, a .npy or .npz file, or a folder."""
+
+    source: InputSource
+    count: int = CALIBRATION_COUNT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to do to a model or checkpoint: follow a request or a plan, mask or remove, calibrate or not."""
+
+    request: Request | None = None
+    plan: Plan | None = None
+    evidence: Evidence = field(default_factory=Evidence)
+    calibration: Calibration | None = None
+    mask: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.request is None) == (self.plan is None):
+            raise AireError(
+                "Give either a plan, or a ratio or threshold and options; the plan already says what to keep."
+            )
+        if self.mask and self.reduce != "truncate":
+            raise AireError(
+                f"A mask leaves every state as it is or silences it, so it cannot go with reduce={self.reduce!r}."
+            )
+
+    @property
+    def reduce(self) -> str:
+        return self._decided.reduce
+
+    @property
+    def units(self) -> Units:
+        return self._decided.units
+
+    @property
+    def _decided(self) -> Request | Plan:
+        found = self.plan or self.request
+        assert found is not None
+        return found
+
+
+def make_request(method: str, ratio: float | None, choices: PlanChoices) -> tuple[Request, Evidence]:
+    """The request that keyword arguments make, and the evidence among them."""
+    values: dict[str, Any] = dict(choices)
+    evidence = Evidence(covariances=values.pop("covariances", None), scores=values.pop("measured", None))
+    unknown = sorted(set(values) - PlanChoices.__optional_keys__)
+    if unknown:
+        known = sorted(PruneChoices.__optional_keys__)
+        raise AireError(f"There is no argument {unknown[0]}=. Arguments: {', '.join(known)}.")
+    budget = Budget(ratio, values.pop("threshold", None), values.pop("min_states", 1))
+    return Request(budget=budget, method=method, **values), evidence
+
+
+def make_job(plan: Plan | None, choices: PruneChoices) -> Job:
+    """The job that a plan or keyword arguments make."""
+    values: dict[str, Any] = dict(choices)
+    mask, source = values.pop("mask", False), values.pop("calibrate", None)
+    count = values.pop("calibrate_count", CALIBRATION_COUNT)
+    calibration = None if source is None else Calibration(source=source, count=count)
+    if plan is None:
+        request, evidence = make_request(values.pop("method", "aire"), values.pop("ratio", None), values)  # type: ignore[arg-type]
+        return Job(request=request, evidence=evidence, calibration=calibration, mask=mask)
+    if not isinstance(plan, Plan):
+        raise AireError(f"plan is a Plan (aireprune.plan, Plan.load), not a {type(plan).__name__}; a share is ratio=…")
+    evidence = Evidence(covariances=values.pop("covariances", None))
+    if values:
+        raise AireError("The plan already says what to keep; give either a plan, or a ratio or threshold and options.")
+    return Job(plan=plan, evidence=evidence, calibration=calibration, mask=mask)
