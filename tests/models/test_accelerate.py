@@ -13,7 +13,6 @@ from torch import nn
 
 from aireprune.errors import AireError
 from aireprune.models.accelerate import accelerate
-from aireprune.models.editing import prune_module
 
 TOKENS = torch.randint(1, 40, (2, 11), generator=torch.Generator().manual_seed(2))
 
