@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from modal_systems import CONVENTIONS, random_system, systems
 
-from aireprune.method.bounds import aire_bound, audible, balanced_bound, certify, last_bound, residual_stack_bound
+from aireprune.method.bounds import (
+    StackLayer,
+    aire_bound,
+    audible,
+    balanced_bound,
+    certify,
+    last_bound,
+    residual_stack_bound,
+)
 from aireprune.method.hinf import hinf_norm
 from aireprune.method.reductions import balanced, refit, truncate
 from aireprune.method.system import ModalSystem
@@ -114,11 +122,12 @@ def test_stack_bound_holds_for_a_random_stack(seed):
         same = same + np.tanh(reduced[layer] @ (scale[layer] * same))
         errors.append(float(np.linalg.norm(z - same)))
     bounds = residual_stack_bound(
-        [float(np.linalg.norm(a - b, 2)) for a, b in zip(full, reduced, strict=True)],
-        [float(np.linalg.norm(b, 2)) for b in reduced],
-        norms,
-        [1.0] * depth,
-        list(scale),
+        [
+            StackLayer(
+                error=float(np.linalg.norm(a - b, 2)), gain=float(np.linalg.norm(b, 2)), input_norm=norm, inner=inner
+            )
+            for a, b, norm, inner in zip(full, reduced, norms, scale, strict=True)
+        ]
     )
     assert len(bounds) == depth + 1
     assert all(error <= bound * SLACK for error, bound in zip(errors, bounds, strict=True))

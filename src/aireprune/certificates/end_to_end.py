@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from aireprune.certificates.audit import SEARCHED, feedthrough, with_feedthrough
 from aireprune.errors import AireError
-from aireprune.method.bounds import LayerCertificate, residual_stack_bound
+from aireprune.method.bounds import LayerCertificate, StackLayer, residual_stack_bound
 from aireprune.method.hinf import hinf_norm
 from aireprune.models.heads import pooled
 from aireprune.models.s4d import S4DModel
@@ -115,19 +115,20 @@ def _bound(
     seen: list[_Extremes],
     length: int,
 ) -> float:
-    outer = [_gate_constant(full, number, seen[number].gate) for number in range(len(layers))]
-    norms = [_norm_constant(_norm(full, number), seen[number].deviation) for number in range(len(layers))]
-    ones = [1.0] * len(layers)
-    prenorm = full.config.prenorm
-    errors = [math.nan if found.hinf is None else found.hinf * SEARCHED for found in layers]
-    (last, *_) = residual_stack_bound(
-        errors,
-        [_gain(pruned, number) for number in range(len(pruned.layers))],
-        [extreme.norm for extreme in seen],
-        outer,
-        norms if prenorm else ones,
-        after=ones if prenorm else norms,
-    )[::-1]
+    prenorm, stack = full.config.prenorm, []
+    for number, (found, extreme) in enumerate(zip(layers, seen, strict=True)):
+        norm = _norm_constant(_norm(full, number), extreme.deviation)
+        stack.append(
+            StackLayer(
+                error=math.nan if found.hinf is None else found.hinf * SEARCHED,
+                gain=_gain(pruned, number),
+                input_norm=extreme.norm,
+                outer=_gate_constant(full, number, extreme.gate),
+                inner=norm if prenorm else 1.0,
+                behind=1.0 if prenorm else norm,
+            )
+        )
+    last = residual_stack_bound(stack)[-1]
     feature = last / math.sqrt(length) if full.config.mode == "pool" else last
     assert isinstance(full.decoder, nn.Linear)
     return feature * _spectral_norm(full.decoder.weight)

@@ -48,7 +48,9 @@ class Mamba2:
     name = "mamba2"
     looked_for = "A_log (1-D), in_proj.weight, conv1d.weight, dt_bias, out_proj.weight (Mamba-2 mixers)"
 
-    def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[Mamba2Options]]:
+    def find(
+        self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()
+    ) -> list[Layer[Mamba2Options]]:
         shapes = arrays.shapes
         return [
             self._layer(shapes, config, prefix)

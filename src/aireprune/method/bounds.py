@@ -118,33 +118,34 @@ def balanced_bound(error: ModalSystem, tail: float) -> float:
     return tail * (math.sqrt(2) if error.inputs == 1 else 2.0)
 
 
-def residual_stack_bound(
-    layer_errors: Sequence[float],
-    layer_gains: Sequence[float],
-    input_norms: Sequence[float],
-    outer_lipschitz: Sequence[float],
-    inner_lipschitz: Sequence[float],
-    initial: float = 0.0,
-    after: Sequence[float] | None = None,
-) -> list[float]:
-    """l2 bounds on the error before each layer of z_{l+1} = z_l + phi_l(G_l nu_l(z_l)), and after the last one.
+@dataclass(frozen=True, kw_only=True)
+class StackLayer:
+    """What the end-to-end bound knows of one layer of a residual stack z' = behind(z + phi(G nu(z))).
 
-        e_{l+1} <= (1 + L_phi |G~_l| L_nu) e_l + L_phi |G_l - G~_l| |nu_l(z_l)|
+    error: |G - G~|_inf. gain: |G~|_inf of the reduced layer, its D u path included. input_norm: |nu(z)|_2 of the full
+    model, measured or bounded. outer: L_phi of activation, gate and mixing. inner: L_nu of the norm before the layer.
+    behind: the constant of what stands behind the residual connection, such as a post-norm. Batch norm in eval mode is
+    affine, so its constant is its largest scale; layer norm is Lipschitz only down to its epsilon, scale/sqrt(epsilon);
+    a gate y sigmoid(Wy) is so only on a bounded set. The constants are the caller's: the bound is as good as they are.
+    """
 
-    after: constants of what stands behind the residual connection, such as a post-norm; they multiply the right side.
+    error: float
+    gain: float
+    input_norm: float
+    outer: float = 1.0
+    inner: float = 1.0
+    behind: float = 1.0
 
-    layer_errors: |G_l - G~_l|_inf. layer_gains: |G~_l|_inf of the reduced layer, its D u path included. input_norms:
-    |nu_l(z_l)|_2 of the full model, measured or bounded. outer_lipschitz: L_phi of activation, gate and mixing;
-    inner_lipschitz: L_nu of the norm. Batch norm in eval mode is affine, so L is its largest scale; layer norm is
-    Lipschitz only down to its epsilon, scale/sqrt(epsilon); a gate y sigmoid(Wy) is so only on a bounded set. The
-    constants are the caller's: the bound is as good as they are.
+
+def residual_stack_bound(layers: Sequence[StackLayer], initial: float = 0.0) -> list[float]:
+    """l2 bounds on the error before each layer, and after the last one; `initial` is the one before the first.
+
+    e' <= L_behind ((1 + L_phi |G~| L_nu) e + L_phi |G - G~| |nu(z)|)
     """
     bounds = [initial]
-    last = after or [1.0] * len(layer_errors)
-    for error, gain, norm, outer, inner, behind in zip(
-        layer_errors, layer_gains, input_norms, outer_lipschitz, inner_lipschitz, last, strict=True
-    ):
-        bounds.append(behind * ((1 + outer * gain * inner) * bounds[-1] + outer * error * norm))
+    for layer in layers:
+        carried = (1 + layer.outer * layer.gain * layer.inner) * bounds[-1]
+        bounds.append(layer.behind * (carried + layer.outer * layer.error * layer.input_norm))
     return bounds
 
 

@@ -1,0 +1,45 @@
+"""Calibrated readouts: closer to the full model, and nothing to do where nothing was removed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_models import MODELS, distance, inputs
+
+import aireprune
+from aireprune.calibration.readout import calibrate
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_calibration_brings_the_model_closer(name: str) -> None:
+    full = MODELS[name]()
+    reduced = aireprune.prune(full, ratio=0.5)
+    before = {key: value.clone() for key, value in reduced.state_dict().items()}
+    fitted = calibrate(full, reduced, inputs())
+    assert distance(full, fitted, inputs()) < distance(full, reduced, inputs())
+    assert all(torch.equal(before[key], value) for key, value in reduced.state_dict().items())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_at_ratio_zero_nothing_changes(name: str) -> None:
+    full = MODELS[name]()
+    fitted = calibrate(full, aireprune.prune(full, ratio=0.0), inputs())
+    for key, value in full.state_dict().items():
+        torch.testing.assert_close(fitted.state_dict()[key], value, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["s5 two ways", "mamba"])
+def test_models_keep_their_mode_even_after_a_bad_batch(name: str) -> None:
+    full = MODELS[name]().train()
+    full.get_submodule("layers.1").eval()
+    before = [module.training for module in full.modules()]
+    method = {"method": "aire-calibrated"} if name == "mamba" else {"reduce": "balanced"}
+    with pytest.raises(RuntimeError):
+        aireprune.prune(full, ratio=0.5, calibrate=inputs()[..., :1], **method)
+    assert [module.training for module in full.modules()] == before
+    reduced = aireprune.prune(full, ratio=0.5)
+    with pytest.raises(RuntimeError):
+        calibrate(full, reduced, inputs()[..., :1])
+    fitted = calibrate(full, reduced, inputs())
+    assert [module.training for module in full.modules()] == before
+    assert [module.training for module in fitted.modules()] == before
