@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -223,3 +224,38 @@ def test_an_attention_model_has_no_states(tmp_path):
         aireprune.plan(tmp_path / "gpt2", ratio=0.5)
     for name in ("Lambda_re", "A_log", "x_proj.weight", "log_A_real", "nu_log"):
         assert name in str(caught.value)
+
+
+def copied(folders, tmp_path, **changes):
+    """A Mamba folder with another configuration."""
+    shutil.copytree(folders / "mamba", tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, **changes}))
+    return tmp_path / "model"
+
+
+def test_code_that_a_folder_brings_along_is_never_run(folders, tmp_path, monkeypatch):
+    """An unknown model type with auto_map: transformers would ask on standard input, and 'y' would run the code."""
+    changes = {"model_type": "stranger", "architectures": None, "auto_map": {"AutoModel": "modeling.Model"}}
+    folder = copied(folders, tmp_path, **changes)
+    (folder / "modeling.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.setattr("builtins.input", lambda *given: "y")
+    with pytest.raises(AireError, match="transformers cannot load it"):
+        aireprune.load(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("architectures", "message"),
+    [
+        ("MambaForCausalLM", "expected a list of class names"),
+        ([7], "expected a list of class names"),
+        (["AutoTokenizer"], "not a model class of transformers"),
+        (["pipeline"], "not a model class of transformers"),
+        (["NoSuchModel"], "has no NoSuchModel"),
+        (["BertModel"], "transformers"),
+    ],
+)
+def test_odd_architectures_are_refused(folders, tmp_path, architectures, message):
+    with pytest.raises(AireError, match=message):
+        aireprune.load(copied(folders, tmp_path, architectures=architectures))

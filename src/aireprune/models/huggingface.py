@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from aireprune.models.editing import resize_module, settle_config
 
 
 def load_pretrained(found: Found, checkpoint: Checkpoint) -> nn.Module:
-    """The model of a Hugging Face folder, loaded by transformers.
+    """The model of a Hugging Face folder, loaded by transformers; code that a folder brings along is never run.
 
     Layers of one size are stock transformers' business. Layers of different sizes (per_layer_config) are built at the
     largest size, cut to their own before any weight is read, and then loaded as usual. `ignore_mismatched_sizes` is
@@ -28,28 +29,43 @@ def load_pretrained(found: Found, checkpoint: Checkpoint) -> nn.Module:
         )
     import transformers
 
-    if "model_type" not in found.config:
-        raise AireError(
-            f"{found.name}: config.json names no model_type, so transformers cannot load it (a mamba_ssm folder loads with "
-            "mamba_ssm). The folder itself can be inspected, scored and pruned."
-        )
-    names = found.config.get("architectures") or []
-    factory: Any = getattr(transformers, names[0], None) if names else transformers.AutoModel
-    if factory is None:
-        raise AireError(f"{found.name}: transformers {transformers.__version__} has no {names[0]}.")
+    factory = _factory(transformers, found)
     if not found.config.get("per_layer_config"):
         return _loaded(factory, found.name, checkpoint.path)
-    if not names:
+    if factory is transformers.AutoModel:
         raise AireError(
             f"{found.name}: config.json names no architecture, so its layers of different sizes have no class."
         )
-    config = transformers.AutoConfig.from_pretrained(checkpoint.path)
+    with _explained(found.name):
+        config = transformers.AutoConfig.from_pretrained(
+            checkpoint.path, trust_remote_code=False, local_files_only=True
+        )
     config.per_layer_config = None
     sizes = [layer.states // layer.groups for layer in found.layers]
     model = _loaded(_resized(factory, sizes), found.name, checkpoint.path, config=config)
     model.__class__ = factory
     settle_config(model, found.layers, sizes)
     return model
+
+
+def _factory(transformers: Any, found: Found) -> Any:
+    """The class that config.json names, if it is one of transformers' own models."""
+    if not isinstance(found.config.get("model_type"), str):
+        raise AireError(
+            f"{found.name}: config.json names no model_type, so transformers cannot load it (a mamba_ssm folder loads with "
+            "mamba_ssm). The folder itself can be inspected, scored and pruned."
+        )
+    names = found.config.get("architectures")
+    if names is None or names == []:
+        return transformers.AutoModel
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise AireError(f"{found.name}: architectures in config.json is {names!r}; expected a list of class names.")
+    factory = getattr(transformers, names[0], None)
+    if factory is None:
+        raise AireError(f"{found.name}: transformers {transformers.__version__} has no {names[0]}.")
+    if not isinstance(factory, type) or not issubclass(factory, transformers.PreTrainedModel):
+        raise AireError(f"{found.name}: config.json names {names[0]}, which is not a model class of transformers.")
+    return factory
 
 
 def _resized(factory: Any, sizes: Sequence[int]) -> Any:
@@ -62,8 +78,12 @@ def _resized(factory: Any, sizes: Sequence[int]) -> Any:
     return type(factory.__name__, (factory,), {"__init__": init, "__module__": factory.__module__})
 
 
-def _loaded(factory: Any, name: str, path: Path, **options: Any) -> nn.Module:
-    model, report = factory.from_pretrained(path, dtype="auto", output_loading_info=True, **options)
+def _loaded(factory: Any, name: str, path: Path, config: Any = None) -> nn.Module:
+    given = {} if config is None else {"config": config}
+    with _explained(name):
+        model, report = factory.from_pretrained(
+            path, dtype="auto", output_loading_info=True, trust_remote_code=False, local_files_only=True, **given
+        )
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
         if report.get(what):
             raise AireError(
@@ -71,3 +91,15 @@ def _loaded(factory: Any, name: str, path: Path, **options: Any) -> nn.Module:
             )
     loaded: nn.Module = model.eval()
     return loaded
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Whatever transformers raises about a folder, as one sentence."""
+    try:
+        yield
+    except AireError:
+        raise
+    except Exception as problem:
+        first = (str(problem).strip() or type(problem).__name__).splitlines()[0].rstrip(".")
+        raise AireError(f"{name}: transformers cannot load it: {first[:300]}.") from problem
