@@ -114,9 +114,13 @@ def calibrate(full: nn.Module, reduced: nn.Module, inputs: InputSource, count: i
 
     inputs: an array of model inputs, a task's name, a .npy or .npz file, or a directory of them.
     """
+    from aireprune.calibration.checks import check_inputs
+    from aireprune.calibration.inputs import read_inputs
     from aireprune.calibration.readout import calibrate as fit
 
-    return fit(full, reduced, inputs, count)
+    given = read_inputs(inputs, count)
+    _tell(check_inputs(full, given))
+    return fit(full, reduced, given)
 
 
 def prune_file(

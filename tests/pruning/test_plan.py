@@ -13,10 +13,8 @@ from helpers import Arrays
 
 from aireprune.errors import AireError
 from aireprune.families import Found, find_layers
-from aireprune.method.decision import decide, energies
+from aireprune.method.decision import energies
 from aireprune.method.methods import METHODS
-from aireprune.method.selection import Budget, Rule
-from aireprune.method.states import LayerStates
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan
 from aireprune.pruning.request import make_request
@@ -106,20 +104,6 @@ def test_unstable_poles_are_named_and_never_scored():
 def test_layers_are_counted_as_people_count():
     arrays = s5_arrays(layers=12)
     assert [layer.name for layer in find_layers(arrays, {})] == [f"layers.{i}.seq" for i in range(12)]
-
-
-def test_groups_keep_equally_many():
-    rng = np.random.default_rng(0)
-    n, groups = 24, 3
-    states = LayerStates(
-        "mixer", -rng.uniform(0.1, 1, (n, 2)), np.zeros((n, 2)), rng.random((n, 2)), rng.random((1, n, 2)), groups
-    )
-    (scores,) = energies([states])
-    (kept,) = decide([states], [scores], Budget(ratio=0.6), Rule()).kept
-    assert list(np.bincount(kept // 8)) == [3, 3, 3]
-    for group in range(groups):
-        mine = kept[kept // 8 == group] % 8
-        assert set(mine) == set(np.argsort(-scores.reshape(3, 8)[group])[:3])
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": 99}', '{"schema": 1, "layers": []}'])

@@ -121,12 +121,18 @@ def _read_file(path: Path) -> np.ndarray:
 def _checked(values: np.ndarray, where: str) -> np.ndarray:
     """Floats as float32 (n, L, d), tokens as int64 (n, L)."""
     if np.issubdtype(values.dtype, np.integer) and values.ndim == 2:
+        if not values.size:
+            raise AireError(f"{where} is empty.")
         return np.ascontiguousarray(values, np.int64)
     if not np.issubdtype(values.dtype, np.floating) or values.ndim not in (2, 3):
         raise AireError(
             f"{where} has shape {values.shape} and type {values.dtype}; expected model inputs: floats (n, L) or "
             "(n, L, d), or integer tokens (n, L)."
         )
-    if not len(values) or not np.isfinite(values).all():
-        raise AireError(f"{where} is empty or holds values that are not finite.")
-    return np.ascontiguousarray(values if values.ndim == 3 else values[..., None], np.float32)
+    if not values.size:
+        raise AireError(f"{where} is empty.")
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(values if values.ndim == 3 else values[..., None], np.float32)
+    if not np.isfinite(single).all():
+        raise AireError(f"{where} holds values that are not finite in single precision.")
+    return single

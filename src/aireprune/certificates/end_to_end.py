@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aireprune.calibration.checks import check_shape
 from aireprune.certificates.audit import SEARCHED, feedthrough, with_feedthrough
 from aireprune.errors import AireError
 from aireprune.method.bounds import LayerCertificate, StackLayer, residual_stack_bound
@@ -85,7 +86,7 @@ def end_to_end(
     distortion = relative = 0.0
     other, count, length = 0, 0, 1
     for x in batches:
-        _check_inputs(full, x)
+        check_shape(full, x)
         logits, answer = _observe(full, x, extremes), small(x)
         error = (logits - answer).double().norm(dim=-1)
         distortion = max(distortion, float(error.max()))
@@ -98,14 +99,6 @@ def end_to_end(
     bound = None if changed else _bound(full, pruned, layers, extremes, length)
     layer_norm = not (isinstance(full, S5Model) and full.config.batchnorm)
     return EndToEnd(count, bound, distortion, relative, other / count, layer_norm, tuple(changed))
-
-
-def _check_inputs(model: S5Model | S4DModel, x: Tensor) -> None:
-    size = model.config.d_input
-    if x.is_floating_point() and x.shape[-1] != size:
-        raise AireError(f"The inputs have {x.shape[-1]} values per step, but the model takes {size}.")
-    if not x.is_floating_point() and int(x.max()) >= size:
-        raise AireError(f"The inputs hold token {int(x.max())}, but the model knows only {size}.")
 
 
 def _bound(

@@ -19,6 +19,7 @@ from aireprune.method.selection import Budget, Rule, select
 from aireprune.method.states import LayerStates
 
 UNSTABLE = ("refuse", "keep")
+DEAD = 1e-24  # summed energy of a layer that puts out nothing: a gain of 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +98,19 @@ def check_stability(states: Sequence[LayerStates], policy: str) -> None:
 
 
 def energy_share(values: np.ndarray, kept: np.ndarray) -> float:
-    """The share of the summed energies that the kept states hold (stable states only)."""
+    """The share of the summed energies that the kept states hold (stable states only).
+
+    Where all energies are zero, or too small for a number, all states hold everything and fewer hold nothing.
+    """
     total = float(np.nansum(values))
-    return float(np.nansum(values[kept])) / total if total > 0 else 1.0
+    if total > 0:
+        return float(np.nansum(values[kept])) / total
+    return 1.0 if len(kept) == len(values) else 0.0
+
+
+def is_dead(values: np.ndarray) -> bool:
+    """Whether a layer's energies say that its states put out nothing."""
+    return bool(len(values) and np.isfinite(values).all() and values.sum() < DEAD)
 
 
 def _in_slots(values: np.ndarray, slots: np.ndarray) -> np.ndarray:

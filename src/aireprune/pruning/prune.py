@@ -25,24 +25,27 @@ from aireprune.pruning.surgery import Surgery, operate
 if TYPE_CHECKING:
     from torch import nn
 
+    from aireprune.calibration.checks import Fit
     from aireprune.calibration.inputs import Inputs
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What came out: the plan that was applied, what a user should know, and the model if one was built."""
+    """What came out: the plan that was applied, what a user should know, the model if one was built, and its fit."""
 
     plan: Plan
     notices: tuple[str, ...]
     model: nn.Module | None = None
+    fit: Fit | None = None  # of a calibration
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known from data: evidence about the full model, and the inputs that readouts are fitted on."""
+    """What is known from data: evidence about the full model, the inputs that readouts are fitted on, remarks on them."""
 
     evidence: Evidence
     inputs: Inputs | None = None
+    remarks: tuple[str, ...] = ()
 
 
 def prune_module(source: ModuleSource, job: Job, measured: Measured | None = None) -> Pruned:
@@ -52,14 +55,24 @@ def prune_module(source: ModuleSource, job: Job, measured: Measured | None = Non
     plan = decide(source, job, known.evidence)
     surgery = operate(source, plan, known.evidence, job.mask)
     model, plan = source.apply(surgery), surgery.certified(plan)
+    notices, fit = (*source.notices, *known.remarks, *surgery.notices, *_notes(plan)), None
     if known.inputs is not None:
-        from aireprune.calibration.readout import calibrate
-
-        model = calibrate(source.module, model, known.inputs)
-        # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
-        plan = replace(plan, certificate=None, calibrated=len(known.inputs))
+        fitted, fit = _calibrated(source.module, model, known.inputs)
+        if fit.helped:
+            # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
+            model, plan = fitted, replace(plan, certificate=None, calibrated=len(known.inputs))
+        elif surgery.edits:
+            notices = (*notices, "the fitted readouts did not help on held-out inputs and were not used.")
     model.plan = plan  # type: ignore[assignment]  # what `save` writes beside the weights
-    return Pruned(plan, (*source.notices, *surgery.notices, *_notes(plan)), model)
+    return Pruned(plan, notices, model, fit)
+
+
+def _calibrated(full: nn.Module, reduced: nn.Module, inputs: Inputs) -> tuple[nn.Module, Fit]:
+    from aireprune.calibration.checks import measure_fit
+    from aireprune.calibration.readout import calibrate
+
+    fitted = calibrate(full, reduced, inputs)
+    return fitted, measure_fit(full, reduced, fitted, inputs)
 
 
 def prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool = False) -> Pruned:
@@ -88,12 +101,12 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     notices = (*source.notices, *done.notices)
     if own_format:
         save_model(done.model, target, {"plan.json": done.plan.to_json()}, overwrite)
-        return Pruned(done.plan, notices, done.model)
+        return replace(done, notices=notices)
     plan = done.plan.named_after(source.layers)
     sizes = [layer.states // layer.rows for layer in open_module(done.model, units=job.units).layers]
     edits = changed_arrays(source.checkpoint.shapes, full, done.model)
     source.apply(Surgery(edits, sizes, ())).write(target, plan, overwrite)
-    return Pruned(plan, notices, done.model)
+    return replace(done, plan=plan, notices=notices)
 
 
 def check_job(source: Source, job: Job) -> None:
@@ -139,16 +152,18 @@ def measure(source: ModuleSource, job: Job, inputs: Inputs | None) -> Measured:
     """What the job wants to know about the full model, as far as it is not given."""
     if inputs is None:
         return Measured(job.evidence)
+    from aireprune.calibration.checks import check_inputs
     from aireprune.calibration.covariance import measured_covariances
     from aireprune.calibration.damage import measured_scores
 
+    remarks = check_inputs(source.module, inputs)
     covariances, scores = job.evidence.covariances, job.evidence.scores
     if job.reduce != "truncate" and covariances is None:
         covariances = measured_covariances(source.module, source, inputs)
     method = find_method(job.request.method) if job.request is not None else None
     if method is not None and method.measured and scores is None:
         scores = measured_scores(source.module, inputs, method.criterion)
-    return Measured(Evidence(covariances=covariances, scores=scores), inputs)
+    return Measured(Evidence(covariances=covariances, scores=scores), inputs, tuple(remarks))
 
 
 def decide(source: Source, job: Job, evidence: Evidence) -> Plan:
@@ -162,4 +177,8 @@ def decide(source: Source, job: Job, evidence: Evidence) -> Plan:
 
 def _notes(plan: Plan) -> tuple[str, ...]:
     """What went another way than planned in a layer."""
-    return tuple(f"{layer['name']}: {note}" for layer in plan.certificate or () for note in layer["notes"])
+    dead = [
+        f"{layer.name}: its states put out nothing" for layer in plan.layers if layer.kept and not layer.energy_kept
+    ]
+    notes = [f"{layer['name']}: {note}" for layer in plan.certificate or () for note in layer["notes"]]
+    return (*(f"{line}, so it does not matter which of them stay." for line in dead), *notes)
