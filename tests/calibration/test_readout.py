@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from small_models import MODELS, distance, inputs
@@ -38,11 +40,13 @@ def test_models_keep_their_mode_even_after_a_bad_batch(name: str) -> None:
     full.get_submodule("layers.1").eval()
     before = [module.training for module in full.modules()]
     bad = read_inputs(inputs()[..., :1])
+    measurement = (
+        partial(measured_scores, full, bad, "damage")
+        if name == "mamba"
+        else partial(measured_covariances, full, open_module(full), bad)
+    )
     with pytest.raises(RuntimeError):
-        if name == "mamba":
-            measured_scores(full, bad, "damage")
-        else:
-            measured_covariances(full, open_module(full), bad)
+        measurement()
     assert [module.training for module in full.modules()] == before
     reduced = aireprune.prune(full, ratio=0.5)
     with pytest.raises(RuntimeError):
