@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -249,3 +250,20 @@ def test_the_family_and_the_model_agree_on_conjugate_symmetry(tmp_path):
     x = torch.from_numpy(small_models.inputs())
     with torch.no_grad():
         torch.testing.assert_close(file.build()(x), model(x))
+
+
+def test_a_layer_that_would_be_destroyed_is_refused(tmp_path):
+    """A plan that keeps the weak half of states that nothing can stand in for."""
+    model = small_models.s5()
+    with torch.no_grad():
+        for block in model.layers:
+            block.seq.C[:, :4] *= 1e3
+    aireprune.save(model, tmp_path / "full")
+    plan = aireprune.plan(tmp_path / "full", ratio=0.5, reduce="refit")
+    plan = replace(plan, layers=tuple(replace(layer, kept=(4, 5, 6, 7)) for layer in plan.layers))
+    with pytest.raises(AireError, match=r"keeps 4 of 8 states, but reduce='refit' would lose \d+% of it.*force=True"):
+        aireprune.prune_file(tmp_path / "full", tmp_path / "out", plan)
+    assert not (tmp_path / "out").exists()
+    aireprune.prune_file(tmp_path / "full", tmp_path / "out", plan, force=True)
+    plain = replace(plan, reduce="truncate")
+    aireprune.prune_file(tmp_path / "full", tmp_path / "plain", plain)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from aireprune.calibration.checks import Fit
     from aireprune.calibration.inputs import Inputs
 
+KEPT, LOST = 0.25, 0.95  # a layer that keeps such a share of its states does not lose such a share of its H2 norm
+
 
 @dataclass(frozen=True)
 class Pruned:
@@ -54,6 +56,7 @@ def prune_module(source: ModuleSource, job: Job, measured: Measured | None = Non
     known = measured or measure(source, job, read_calibration(job.calibration))
     plan = decide(source, job, known.evidence)
     surgery = operate(source, plan, known.evidence, job.mask)
+    check_damage(surgery, plan, job, known.evidence)
     model, plan = source.apply(surgery), surgery.certified(plan)
     notices, fit = (*source.notices, *known.remarks, *surgery.notices, *_notes(plan)), None
     if known.inputs is not None:
@@ -84,6 +87,7 @@ def prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool
         return _through_the_model(source, target, job, overwrite, own_format)
     plan = decide(source, job, job.evidence)
     surgery = operate(source, plan, job.evidence, job.mask)
+    check_damage(surgery, plan, job, job.evidence)
     plan = surgery.certified(plan)
     source.apply(surgery).write(target, plan, overwrite)
     return Pruned(plan, (*source.notices, *surgery.notices, *_notes(plan)))
@@ -173,6 +177,20 @@ def decide(source: Source, job: Job, evidence: Evidence) -> Plan:
         return make_plan(source, job.request, evidence, source.origin)
     job.plan.check(source)
     return replace(job.plan, source=source.origin or job.plan.source).named_after(source.layers)
+
+
+def check_damage(surgery: Surgery, plan: Plan, job: Job, evidence: Evidence) -> None:
+    """Raise if closed-form balancing or refitting destroyed a layer, as it does to poles on the verge of instability."""
+    if plan.reduce == "truncate" or job.force or evidence.covariances is not None:
+        return
+    for planned, reduction in zip(plan.layers, surgery.reductions, strict=True):
+        if reduction is not None and 1 - planned.ratio >= KEPT and reduction.relative_error > LOST:
+            raise AireError(
+                f"Layer {planned.name} keeps {len(planned.kept)} of {planned.states} states, but reduce={plan.reduce!r} "
+                f"would lose {reduction.relative_error:.0%} of it (H2 error; more than {LOST:.0%} is refused): its poles "
+                "are too close to the unit circle. Nothing was written. Use reduce='truncate', or force=True to do it "
+                "all the same."
+            )
 
 
 def _notes(plan: Plan) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ class PruneChoices(PlanChoices, total=False):
     method: str
     ratio: float | None
     mask: bool
+    force: bool
     calibrate: InputSource | None
     calibrate_count: int
 
@@ -114,13 +115,17 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to do to a model or checkpoint: follow a request or a plan, mask or remove, calibrate or not."""
+    """What to do to a model or checkpoint: follow a request or a plan, mask or remove, calibrate or not.
+
+    force: write a layer that lost almost everything although it keeps many states (`prune.LOST`).
+    """
 
     request: Request | None = None
     plan: Plan | None = None
     evidence: Evidence = field(default_factory=Evidence)
     calibration: Calibration | None = None
     mask: bool = False
+    force: bool = False
 
     def __post_init__(self) -> None:
         if (self.request is None) == (self.plan is None):
@@ -162,15 +167,16 @@ def make_request(method: str, ratio: float | None, choices: PlanChoices) -> tupl
 def make_job(plan: Plan | None, choices: PruneChoices) -> Job:
     """The job that a plan or keyword arguments make."""
     values: dict[str, Any] = dict(choices)
-    mask, source = values.pop("mask", False), values.pop("calibrate", None)
+    how = {"mask": values.pop("mask", False), "force": values.pop("force", False)}
+    source = values.pop("calibrate", None)
     count = values.pop("calibrate_count", CALIBRATION_COUNT)
     calibration = None if source is None else Calibration(source=source, count=count)
     if plan is None:
         request, evidence = make_request(values.pop("method", "aire"), values.pop("ratio", None), values)  # type: ignore[arg-type]
-        return Job(request=request, evidence=evidence, calibration=calibration, mask=mask)
+        return Job(request=request, evidence=evidence, calibration=calibration, **how)
     if not isinstance(plan, Plan):
         raise AireError(f"plan is a Plan (aireprune.plan, Plan.load), not a {type(plan).__name__}; a share is ratio=…")
     evidence = Evidence(covariances=values.pop("covariances", None))
     if values:
         raise AireError("The plan already says what to keep; give either a plan, or a ratio or threshold and options.")
-    return Job(plan=plan, evidence=evidence, calibration=calibration, mask=mask)
+    return Job(plan=plan, evidence=evidence, calibration=calibration, **how)
