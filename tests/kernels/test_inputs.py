@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -266,41 +263,6 @@ def test_a_cache_holds_the_last_inputs_only():
     with torch.no_grad():
         layer(draw(2, 500, 8), cache)
     assert cache.inputs.untyped_storage().nbytes() <= 2 * cache.inputs.numel() * 4
-
-
-def test_kernels_use_no_more_threads_than_torch_may(monkeypatch):
-    numba = pytest.importorskip("numba")
-    seen = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    monkeypatch.setattr(numba, "set_num_threads", seen.append)
-    monkeypatch.setattr(numba, "get_num_threads", lambda: 2)
-    diagonal_scan(torch.complex(draw(2), draw(2)), draw(2, 5, 4))
-    assert seen == [1, 2]
-
-
-AT_ONCE = """
-import threading, torch
-from aireprune.kernels.scan import diagonal_scan
-lam, bu = torch.full((4,), 0.5 + 0.1j), torch.randn(4, 500, 8)
-found = []
-def work():
-    for _ in range(20):
-        found.append(diagonal_scan(lam, bu))
-workers = [threading.Thread(target=work) for _ in range(3)]
-for worker in workers: worker.start()
-for worker in workers: worker.join()
-import numba
-assert numba.threading_layer() == "workqueue"
-assert len(found) == 60 and all(torch.equal(x, found[0]) for x in found)
-"""
-
-
-def test_python_threads_take_turns_where_numba_needs_it():
-    import os
-
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue"}
-    done = subprocess.run([sys.executable, "-c", AT_ONCE], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_s4d_exports_with_any_length():

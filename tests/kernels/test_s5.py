@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from aireprune.kernels import s5 as operators
-from aireprune.kernels.numba.gemm import gemm, pack_panel, padded, panels
-from aireprune.kernels.numba.s5_weights import discrete_pole
-from aireprune.method.discretize import DISCRETIZE
 from aireprune.models.s5 import S5Block, S5Config, S5Model, initialize
 
 ACTIVATIONS = ("full_glu", "half_glu1", "half_glu2", "gelu")
@@ -235,81 +228,3 @@ def test_compile_and_export():
         exported = torch.export.export(model, (x,))
     assert sum(str(node.target) == "aireprune.s5_block.default" for node in exported.graph.nodes) == 2
     torch.testing.assert_close(exported.module()(x), expected)
-
-
-@pytest.mark.parametrize("method", DISCRETIZE)
-def test_the_kernel_discretises_as_the_method_does(method):
-    """Ordinary poles, ones near zero where the quotient cancels, zero, one that bilinear makes zero, unstable ones."""
-    rng = np.random.default_rng(0)
-    poles = -np.exp(rng.uniform(-20, 3, 200)) + 1j * rng.uniform(-40, 40, 200) * np.exp(rng.uniform(-20, 0, 200))
-    poles = np.concatenate([poles, [0, -2, 2e-4j, 0.3 + 0.2j, -1e3]])
-    steps = np.concatenate([np.exp(rng.uniform(-9, 1, 200)), np.ones(5)])
-    expected = np.transpose(DISCRETIZE[method](poles, steps))
-    found = [
-        discrete_pole(pole.real, pole.imag, step, method == "bilinear") for pole, step in zip(poles, steps, strict=True)
-    ]
-    np.testing.assert_allclose(np.array(found), expected, rtol=1e-12, atol=1e-300)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_product_with_packed_weights(dtype):
-    rng = np.random.default_rng(0)
-    for rows, k, n in ((1, 1, 1), (7, 5, 15), (13, 300, 17), (96, 33, 70), (25, 0, 9), (12, 130, 48)):
-        a, w, bias = (rng.standard_normal(shape).astype(dtype) for shape in ((rows + 2, k), (n, k), n))
-        wide = padded(n, a.itemsize)
-        packed, out, padded_bias = (
-            np.empty(wide * k, dtype),
-            np.full((rows + 3, wide), 7, dtype),
-            np.zeros((1, wide), dtype),
-        )
-        padded_bias[0, :n] = bias
-        for number in range(panels(n, a.itemsize)):
-            pack_panel(w, number, packed)
-        gemm(a, 2, rows, packed, n, padded_bias, out, 1)
-        np.testing.assert_allclose(out[1 : rows + 1, :n], a[2:] @ w.T + bias, rtol=1e-4, atol=1e-4)
-        assert (out[[0, -2, -1]] == 7).all()  # rows around the result are left alone
-
-
-NARROW = """
-import sys
-import llvmlite.binding as llvm
-import numpy as np
-true = llvm.get_host_cpu_features()
-class Claimed(dict):
-    flatten = true.flatten  # numba compiles for the machine as it is
-llvm.get_host_cpu_features = lambda: Claimed(avx=sys.argv[1] == "32")
-from aireprune.kernels.numba import gemm as numba_gemm
-from aireprune.kernels.numba.recurrence import recurrence
-import test_s5
-assert numba_gemm.VECTOR == int(sys.argv[1])
-for dtype in (np.float32, np.float64):
-    test_s5.test_product_with_packed_weights(dtype)
-    for p in (1, 2, 3, 5, 8, 11, 16, 23, 40):
-        rng = np.random.default_rng(p)
-        lam = (0.9 * np.exp(1j * rng.uniform(0, 3, p))).astype(np.result_type(dtype, np.complex64))
-        v = rng.standard_normal((7, 2 * p)).astype(dtype)
-        x, state = np.zeros_like(v), rng.standard_normal((1, 2 * p)).astype(dtype)
-        recurrence(lam.real.copy(), lam.imag.copy(), state, 0, v, 0, 2 * p, 7, x, 0, 2 * p)
-        expected = state[0, :p] + 1j * state[0, p:]
-        for t in range(7):
-            expected = lam * expected + v[t, :p] + 1j * v[t, p:]
-            np.testing.assert_allclose(x[t], np.concatenate([expected.real, expected.imag]), rtol=1e-4, atol=1e-5)
-"""
-
-
-@pytest.mark.parametrize("vector", ["32", "16"])
-def test_machines_with_narrower_vectors(vector):
-    """The sizes of AVX2 and NEON, which run on any machine."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", NARROW, vector], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_without_numba_the_parts_run(monkeypatch):
-    module, z = block(), inputs()
-    expected = both(module, z)[1]
-    monkeypatch.setattr(operators, "HAVE_NUMBA", False)
-    with torch.no_grad():
-        torch.testing.assert_close(module(z), expected)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_modules import INEXACT_CACHES, MODELS, close, decode, make_plan
+from models.test_editing import INEXACT_CACHES, MODELS, close, decode, make_plan
 from torch import nn
 
 from aireprune.errors import AireError

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
-
-LOG2E = math.log2(math.e)
 
 
 def expect(operator: str, **tensors: tuple[Tensor | None, tuple[int, ...]]) -> None:

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.kernels.inputs import LOG2E, columns, dense, expect, forward_mode, needs_grad
+from aireprune.kernels.inputs import columns, dense, expect, forward_mode, needs_grad
+from aireprune.kernels.numba.constants import LOG2E
 from aireprune.kernels.scan import HAVE_NUMBA
 from aireprune.kernels.triton.support import have_triton
 

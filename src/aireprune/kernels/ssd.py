@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.kernels.inputs import LOG2E, dense, expect, forward_mode, needs_grad
+from aireprune.kernels.inputs import dense, expect, forward_mode, needs_grad
+from aireprune.kernels.numba.constants import LOG2E
 from aireprune.kernels.scan import HAVE_NUMBA
 
 CHUNK = 32  # time steps that one matrix product covers; longer chunks spend more on their decay matrices

@@ -18,9 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from aireprune.kernels.numba.compile import FAST, kernel
+from aireprune.kernels.numba.compile import FAST, keep_apart, kernel
+from aireprune.kernels.numba.constants import CACHE_LINE
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
-from aireprune.kernels.numba.gemm import gemm, keep_apart, pack_panel, padded, panels
+from aireprune.kernels.numba.gemm import gemm, pack_panel, padded, panels
 from aireprune.kernels.numba.recurrence import recurrence
 from aireprune.kernels.numba.s5_rows import LAYER, PRE_LAYER, add_skip, copy, finish, join, normalize, skip_and_gelu
 from aireprune.kernels.numba.s5_weights import constants, discrete, input_row, norm_factors, readout_row
@@ -71,7 +72,7 @@ def _shapes(batch, length, p, h, directions, gates, norm, workers, itemsize):
 @kernel()
 def _room(shapes, itemsize):
     """Elements for all of them, each from the start of a cache line on."""
-    line = 64 // itemsize
+    line = CACHE_LINE // itemsize
     total = line
     for pages, rows, width in shapes:
         total += _lines(pages * rows * width, line)
@@ -87,7 +88,7 @@ def _lines(size, line):
 def _take(memory, at, shape):
     """An array of the shape from `at` on, and where the next one starts: a vector across two cache lines is loaded twice."""
     size = shape[0] * shape[1] * shape[2]
-    return memory[at : at + size].reshape(shape), at + _lines(size, 64 // memory.itemsize)
+    return memory[at : at + size].reshape(shape), at + _lines(size, CACHE_LINE // memory.itemsize)
 
 
 @kernel(parallel=True)  # what is compiled within inherits fast-math, which Lanes does not stand
@@ -98,7 +99,7 @@ def _turns(
     """Two turns for the weights, two for a group of sequences; z, out (b * L, h)."""
     p, h = b.shape[0], z.shape[1]
     shapes = _shapes(batch, length, p, h, directions, w_rows.shape[0], norm, workers, z.itemsize)
-    at = -memory.ctypes.data % 64 // z.itemsize
+    at = -memory.ctypes.data % CACHE_LINE // z.itemsize
     bu, at = _take(memory, at, shapes[0])
     ends, at = _take(memory, at, shapes[1])
     packed_b, at = _take(memory, at, shapes[2])

@@ -11,8 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from aireprune.kernels.numba.compile import FAST
-from aireprune.kernels.numba.gemm import keep_apart
+from aireprune.kernels.numba.compile import FAST, keep_apart
 from aireprune.kernels.numba.s5_rows import POST_BATCH, PRE_BATCH, PRE_LAYER
 
 

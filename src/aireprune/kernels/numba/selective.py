@@ -17,8 +17,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.kernels.numba.compile import FAST, kernel
+from aireprune.kernels.numba.constants import LOG2E
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
-from aireprune.kernels.numba.lanes import LOG2E, VECTOR_BYTES, Lanes, aligned_rows
+from aireprune.kernels.numba.lanes import VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.kernels.numba.math import exp2, sigmoid, softplus
 
 BACKWARD_BLOCK = 64
