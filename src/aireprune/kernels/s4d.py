@@ -7,7 +7,7 @@ Two ways that give the same numbers:
   scan   x_t = lam x_{t-1} + u_t, y_t = Re sum w x_t: numba, O(b L modes), costs what the modes that are not silent cost
   fft    the kernel K, then a linear (zero-padded) convolution: plain torch, any device, differentiable by autograd
 
-`s4d` picks the scan on a CPU with numba unless many modes and a large batch make the convolution faster.
+`s4d` picks the scan on a CPU unless many modes and a large batch make the convolution faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from aireprune.kernels.inputs import expect, forward_mode
-from aireprune.kernels.scan import HAVE_NUMBA
 
 # Costs per channel and time step, in steps of one mode of the scan (measured at H 256, L 256 to 4096, 32 to 192 modes)
 FFT_COST = 8.0  # the convolution, per sequence and factor of two in the length
@@ -38,7 +37,7 @@ def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
         return s4d(lam, w, skip.float(), u.float()).to(u.dtype)
     if n == 0 or u.shape[1] == 0:
         return u * skip.to(u.dtype)
-    on_cpu = HAVE_NUMBA and u.device.type == "cpu" and not forward_mode()
+    on_cpu = u.device.type == "cpu" and not forward_mode()
     by_scan = on_cpu and (torch.compiler.is_compiling() or scan_is_faster(n, *u.shape[:2]))  # a length may be symbolic
     return s4d_scan(lam, w, skip, u) if by_scan else s4d_fft(lam, w, skip, u)
 
@@ -153,9 +152,10 @@ def _packed(*tensors: Tensor, drop_silent: bool) -> tuple[Packed, int, ModuleTyp
     """The modes packed, how many jobs to make of one sequence, and the module of kernels."""
     from aireprune.kernels.numba import s4d as numba_s4d
     from aireprune.kernels.numba.compile import threads
+    from aireprune.kernels.numba.lanes import lanes
 
     *parts, u = (tensor.detach().numpy() for tensor in tensors)
-    packed = pack(tuple(parts), numba_s4d.lanes(u.dtype), drop_silent)
+    packed = pack(tuple(parts), lanes(u.dtype), drop_silent)
     enough = 2 * threads()
     return packed, 1 if len(u) >= enough else min(len(packed.channel), -(-enough // max(len(u), 1))), numba_s4d
 

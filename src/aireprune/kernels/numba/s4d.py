@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 
 from aireprune.kernels.numba.compile import kernel
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
-from aireprune.kernels.numba.lanes import Lanes, lanes
+from aireprune.kernels.numba.lanes import Lanes
 
 CHUNK = 32
 
@@ -255,6 +255,3 @@ def correlations(params, start, channel, run, u, g, sums, parts):
                     for k in range(width):
                         sums[b, m, part_of, k] = state[m, 4 + part_of, k]
         restore_denormals(register)
-
-
-__all__ = ["CHUNK", "correlations", "lanes", "place_modes", "scan"]

@@ -23,7 +23,8 @@ from aireprune.kernels.numba.constants import CACHE_LINE
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
 from aireprune.kernels.numba.gemm import gemm, pack_panel, padded, panels
 from aireprune.kernels.numba.recurrence import recurrence
-from aireprune.kernels.numba.s5_rows import LAYER, PRE_LAYER, add_skip, copy, finish, join, normalize, skip_and_gelu
+from aireprune.kernels.numba.s5_codes import LAYER, PRE_LAYER
+from aireprune.kernels.numba.s5_rows import add_skip, copy, finish, join, normalize, skip_and_gelu
 from aireprune.kernels.numba.s5_weights import constants, discrete, input_row, norm_factors, readout_row
 
 CHUNK = 96  # steps; a multiple of every tile's rows

@@ -16,9 +16,7 @@ from aireprune.kernels.numba.compile import FAST, keep_apart
 from aireprune.kernels.numba.constants import GELU_CUBE, GELU_SLOPE
 from aireprune.kernels.numba.lanes import VECTOR_BYTES, Lanes
 from aireprune.kernels.numba.math import sigmoid
-
-LAYER, GELU, HALF_GLU1, HALF_GLU2, FULL_GLU = range(5)  # activation
-NO_NORM, PRE_BATCH, PRE_LAYER, POST_BATCH, POST_LAYER = range(5)  # a batch norm only multiplies and adds
+from aireprune.kernels.numba.s5_codes import FULL_GLU, HALF_GLU1, HALF_GLU2, POST_BATCH, POST_LAYER
 
 
 @njit(fastmath=FAST)

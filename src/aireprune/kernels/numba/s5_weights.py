@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from aireprune.kernels.numba.compile import FAST, keep_apart
-from aireprune.kernels.numba.s5_rows import POST_BATCH, PRE_BATCH, PRE_LAYER
+from aireprune.kernels.numba.s5_codes import POST_BATCH, PRE_BATCH, PRE_LAYER
 
 
 @njit(error_model="numpy")

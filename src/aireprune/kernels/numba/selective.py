@@ -26,9 +26,6 @@ BACKWARD_BLOCK = 64
 UNROLL = 4  # states whose code stands in a row in the forward kernel
 CHUNK = 32  # time steps whose states the backward pass recomputes at a time
 
-_OPTIONS = {"fastmath": FAST, "error_model": "numpy"}
-_EXACT = {"error_model": "numpy"}  # Lanes.exp2 must not be simplified
-
 
 def _unrolled(builder, count, body):
     """body(0) .. body(count - 1), UNROLL to a round."""
@@ -109,7 +106,7 @@ _ROW = (
 _advance_gated, _advance = _make_row(True), _make_row(False)
 
 
-@kernel(parallel=True, **_EXACT)
+@kernel(parallel=True, error_model="numpy")  # no fast-math: Lanes.exp2 must not be simplified
 def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
     """Fill y, `width` channels (a multiple of the vector) to a block; `state` is the initial state, then the final one.
 
@@ -164,7 +161,7 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, wid
         restore_denormals(register)
 
 
-@kernel(parallel=True, **_OPTIONS)
+@kernel(parallel=True, fastmath=FAST, error_model="numpy")
 def selective_backward(x, dt, A, B, C, D, bias, z, gated, state, gy, gstate, gx, gdt, gA, gB, gC, gD, gz):
     """Adjoint of `selective_forward`, with `state` the initial state. A is times log2(e), gA is with respect to that.
 
@@ -280,7 +277,7 @@ def selective_backward(x, dt, A, B, C, D, bias, z, gated, state, gy, gstate, gx,
         restore_denormals(register)
 
 
-@kernel(**_OPTIONS)
+@kernel(fastmath=FAST, error_model="numpy")
 def selective_step(state, x, dt, A, B, C, D, bias, z, gated, y):
     """One time step in place: x, dt, z, y (b, D), B, C (b, N), A (D, N) times log2(e), state (b, D, N) as in caches."""
     register = flush_denormals()
@@ -302,32 +299,3 @@ def selective_step(state, x, dt, A, B, C, D, bias, z, gated, y):
                 gate = z[b, c]
                 y[b, c] *= gate * sigmoid(gate)
     restore_denormals(register)
-
-
-@kernel(parallel=True, **_OPTIONS)
-def causal_conv(u, column, taps, bias, before, activate, y):
-    """Depthwise causal convolution and SiLU of u[..., column : column + D]: y (b, L, D), taps (k, D).
-
-    before (b, k - 1, D) holds the earlier inputs.
-    """
-    batch, length, channels = y.shape
-    k = taps.shape[0]
-    span = 128
-    pieces = (length + span - 1) // span
-    for job in prange(batch * pieces):
-        register = flush_denormals()
-        b, start = job // pieces, (job % pieces) * span
-        for t in range(start, min(start + span, length)):
-            out = y[b, t]
-            for c in range(channels):
-                out[c] = bias[c]
-            for i in range(k):
-                source = t - (k - 1) + i
-                tap = taps[i]
-                row = u[b, source, column : column + channels] if source >= 0 else before[b, source + k - 1]
-                for c in range(channels):
-                    out[c] += tap[c] * row[c]
-            if activate:
-                for c in range(channels):
-                    out[c] *= sigmoid(out[c])
-        restore_denormals(register)
