@@ -1,4 +1,4 @@
-# mypy: ignore-errors
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Numba kernel of the depthwise causal convolution with SiLU, in one pass over time."""
 
 from __future__ import annotations

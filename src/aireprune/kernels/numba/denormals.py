@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Flush-to-zero for numba workers.
 
 A stable scan over a zero-padded input decays into denormal numbers, which x86 handles about 6x slower than

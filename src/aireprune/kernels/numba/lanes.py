@@ -1,4 +1,4 @@
-# mypy: ignore-errors
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Vectors of channels in LLVM, for the kernels whose innermost block a compiler does not arrange well by itself.
 
 A vector is VECTOR_BYTES wide: one register with AVX-512, two with AVX2, four with NEON or SSE; LLVM splits it.

@@ -1,4 +1,4 @@
-# mypy: ignore-errors
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Numba kernels of the selective scan (Mamba-1): discretisation, recurrence, contraction, gate, in one pass over time.
 
 Arrays, all contiguous: x, dt, z, y (b, L, D); B, C (b, L, N); A (D, N), or (N, D) times log2(e) in the backward;

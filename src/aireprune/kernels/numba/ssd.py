@@ -1,4 +1,4 @@
-# mypy: ignore-errors
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Numba kernels of the Mamba-2 scan: H heads of P channels, G groups of N states, one decay per head and time step.
 
 A thread takes one head of one sequence through time in chunks. Within a chunk, a few states of one vector of channels
