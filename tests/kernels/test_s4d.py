@@ -51,7 +51,7 @@ def test_the_kernel_stays_accurate_to_its_end() -> None:
     angle = torch.tensor([[2.5, 0.7]], dtype=torch.float64)
     lam = torch.polar(torch.full_like(angle, 1 - 1e-6), angle)
     exact = (torch.exp(torch.log(lam)[..., None] * torch.arange(5000)).sum(1)).real
-    found = ops.kernel(lam, torch.ones_like(lam).to(torch.complex64), 5000)
+    found = ops.convolution_kernel(lam, torch.ones_like(lam).to(torch.complex64), 5000)
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
 
 

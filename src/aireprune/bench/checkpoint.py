@@ -22,10 +22,10 @@ def bench_checkpoint(
 ) -> dict[str, Any]:
     """Time `cp -r source target` and `command(source, target)` in turn, and the peak memory of the latter.
 
-    Both run as processes of their own, in alternating order. Before each run the source is read once so that it is
-    in the page cache alike for both, earlier output is deleted, and dirty pages are on disk. Times are until the
-    process ends, as a user sees it. The first pair only warms up and is not counted. The ratio is the median over
-    neighbouring runs, which share what else the machine was doing.
+    Both run as processes of their own, in alternating order. Before each run the source is read once, so that it is
+    in the page cache for both, earlier output is deleted, and dirty pages are on disk. Times run until the process
+    ends, as a user sees it. The first pair only warms up and is not counted. The ratio is the median over
+    neighbouring runs, between which the load on the machine changes least.
     """
     copies: list[float] = []
     prunes: list[float] = []

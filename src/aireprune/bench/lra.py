@@ -25,7 +25,7 @@ class Size:
     length: int
     d_input: int
     d_output: int
-    removed_share: float  # of the states, by the paper
+    removed_share: float  # of the states, as in the paper
 
     @property
     def pairs(self) -> int:

@@ -26,9 +26,9 @@ Runs = Mapping[str, Callable[[], object]]
 
 
 def scan_runs(batch: int, length: int, channels: int, states: tuple[int, ...]) -> Runs:
-    """The gated selective scan with so many states, y in the place of dt as in the mixer.
+    """The gated selective scan, a run for each number of states; y takes the place of dt, as in the mixer.
 
-    Small B and D keep what stands in that place bounded, run after run.
+    B and D are small, so that y stays bounded although every run takes the last one's for its dt.
     """
     random = torch.Generator().manual_seed(0)
 
@@ -47,7 +47,7 @@ def scan_runs(batch: int, length: int, channels: int, states: tuple[int, ...]) -
 
 
 def mixer_runs(batch: int, length: int, d_model: int, states: tuple[int, ...]) -> Runs:
-    """A whole mixer with so many states, and the four matrix products of the one with the most."""
+    """A whole mixer, a run for each number of states, and the four matrix products of the one with the most."""
     u = torch.randn(batch, length, d_model, generator=torch.Generator().manual_seed(0))
     runs: dict[str, Callable[[], object]] = {}
     for n in states:

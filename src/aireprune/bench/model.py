@@ -93,7 +93,7 @@ def bench_model(
 
 @dataclass(frozen=True)
 class _Workload:
-    """A run, and how many sequences or tokens it works off (0: only its time counts)."""
+    """A run, and how many sequences or tokens it processes (0: only its time counts)."""
 
     run: Callable[[], object]
     units: int = 0

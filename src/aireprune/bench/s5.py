@@ -1,8 +1,8 @@
 """S5 at the six sizes of the paper's Long Range Arena models: one layer, whole models of six layers, and how cost grows.
 
 A layer's yardstick is its own matrix products alone (B u once, C times the states of both directions) as torch computes
-them, with fresh results as any layer returns them, and into memory that is there already. Weights are random; their
-values play no role. Everything that is compared takes turns within one run.
+them, with results in fresh memory, as any layer returns them, and in memory that is allocated already. Weights are
+random; their values play no role. Everything that is compared takes turns within one run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OURS, MASKED, REMOVED, PRODUCTS = "ours", "masked", "removed", "products"
 
 
 def products(layer: S5SSM, u: Tensor, fresh: bool = True) -> Callable[[], object]:
-    """The layer's two matrix products alone, with fresh results or into memory that is there already."""
+    """The layer's two matrix products alone, into fresh memory, or into memory that is allocated already."""
     _, b_bar = layer.discrete()
     b = torch.cat([b_bar.real, b_bar.imag]).detach()
     c = torch.cat([part for c in layer.readouts() for part in (c[..., 0], c[..., 1])], 1).detach()
@@ -78,7 +78,7 @@ def bench_layer(size: Size, batch: int, repeats: int, other_repeats: int) -> dic
 
 
 def bench_models(name: str, size: Size, batch: int, repeats: int, other_repeats: int) -> dict[str, Any]:
-    """A whole model of six layers: dense, with the states removed that the paper removes, and dense on s5-pytorch."""
+    """A whole model of six layers: dense, without the states that the paper removes, and dense on s5-pytorch."""
     inputs = random_inputs(size, batch)
     dense, removed = make_model(size, size.pairs), make_model(size, size.kept)
     other = _on_s5_pytorch(make_model(size, size.pairs), size) if other_repeats else None

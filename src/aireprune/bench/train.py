@@ -1,7 +1,8 @@
 """A training step (forward and backward) of one bidirectional S5 layer, against other implementations of it.
 
 All compute the same recurrence: ours (numba scan with a hand-written backward), an eager associative scan in plain
-torch, and s5-pytorch's layer if it is installed. They take turns, so that a busy machine is busy for all of them.
+torch, and s5-pytorch's layer if it is installed. They take turns, so that other load on the machine affects all of them
+alike.
 """
 
 from __future__ import annotations

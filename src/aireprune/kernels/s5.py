@@ -38,8 +38,8 @@ def s5_block(
 
     poles: real parts, imaginary parts and logarithms of steps, (P,) each, continuous; steps are multiplied by step_rescale
     and real parts cut off at clip_at. b (P, h, 2); c: (h, P, 2) for each direction; d (h,). y = c_scale Re(C x) + d u
-    with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1 and out2, as far as the activation
-    has them. norm: where it is and which; norm_weights: weight and bias and, for a batch norm, its mean and variance,
+    with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1 and out2, those that the activation
+    has. norm: its place and kind; norm_weights: weight and bias and, for a batch norm, its mean and variance,
     (h,) each. Half precision is computed in single precision. reuse: the result may take the place of z; touching
     fresh memory costs as much as a third of the arithmetic.
     """

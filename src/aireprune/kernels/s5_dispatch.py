@@ -1,9 +1,9 @@
 """Which forwards of S5 modules one operator can replace, and what it is given: the modules of `aireprune.models.s5`.
 
 Every function returns None where the module's own equations have to run: where a gradient is wanted, off the CPU, and
-where a part is in training, has been replaced, or has a hook that sees what goes in or comes out and may keep it.
+where a part is in training, has been replaced, or has a hook, which sees what goes in or comes out and may keep it.
 
-`stock`, a class attribute, says of which classes a module's parts are when nobody has replaced them. It counts for the
+`stock`, a class attribute, names the classes of a module's parts as long as none has been replaced. It holds for the
 class that states it, not for subclasses, which may have other equations.
 """
 
@@ -19,7 +19,9 @@ from torch.nn.modules import module as torch_module
 from aireprune.kernels.inputs import forward_mode
 from aireprune.kernels.s5 import s5_block
 
-SLICE = 24 << 20  # bytes of activations that pass through all layers at a time: memory in use already faults no page
+SLICE = (
+    24 << 20
+)  # bytes of activations that pass through all layers at a time; memory that is used again causes no page faults
 
 
 def fused_layer(layer: Any, u: Tensor) -> Tensor | None:
@@ -78,7 +80,7 @@ def _gates(block: Any) -> list[nn.Linear]:
 
 
 def _is_whole(block: Any) -> bool:
-    """Whether no part of the block has to run by itself; the operator needs all weights of norm and gates."""
+    """Whether every part of the block is stock, in evaluation mode, and has all the weights that the operator takes."""
     norm, kinds = block.norm, _kinds(block)
     return (
         kinds is not None
@@ -103,7 +105,7 @@ def _is_unseen(model: Any, x: Tensor) -> bool:
 
 
 def _features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Of a few sequences; all layers work in the same memory."""
+    """The features of a slice of the batch; all layers work in the same memory."""
     z: Tensor = model.encode(x)
     for block in model.layers:
         z = _run_block(block, z, reuse=True)

@@ -74,10 +74,10 @@ def _launcher(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _turn() -> AbstractContextManager[Any]:
-    """Numba's last resort, its work queue, ends the process if two Python threads use it at once."""
+    """The work queue, the threading layer numba falls back to, ends the process if two Python threads use it at once."""
     try:
         return _TURN if numba.threading_layer() == "workqueue" else nullcontext()  # type: ignore[attr-defined]
-    except ValueError:  # not chosen yet: the first kernel that runs does it
+    except ValueError:  # not chosen yet: the first kernel that runs chooses it
         return _TURN
 
 
@@ -87,7 +87,7 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     settings.CACHE_DIR = _folder(chosen)
     try:
         return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # nothing can be written anywhere: compile anew in every process
+    except RuntimeError:  # nothing can be written anywhere: every process compiles for itself
         return numba.njit(**options)(function)
     finally:
         settings.CACHE_DIR = chosen

@@ -57,7 +57,7 @@ if IS_X86:
     def restore_denormals(old):
         _write_mxcsr(types.uint32(old))
 
-else:  # other machines have no such penalty worth an instruction of their own
+else:  # elsewhere denormal numbers cost little, so the register stays as it is
 
     @njit(inline="always")
     def flush_denormals():

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 """A matrix product that numba kernels can call from any thread: small tiles of the output held in vector registers.
 
-BLAS would do, but numba's np.dot needs SciPy, packs the weights anew on every call, and its own threads fight with
-numba's. Here the weights are packed once, bias is free, and the product is written where the next step reads it: into
-a chunk that is still in cache. On an AVX-512 machine it runs at 80-100 % of MKL's speed.
+BLAS would do, but numba's np.dot needs SciPy, packs the weights on every call, and its threads compete with numba's.
+Here the weights are packed once, bias is free, and the product is written where the next step reads it, into a chunk
+that is still in cache. `tools/s5_block_parts.py` compares its speed with that of torch.
 
     out[i, j] = bias[j] + sum over q of a[i, q] * w[j, q]
 
@@ -115,6 +115,7 @@ def padded(n, itemsize):
 
 @njit
 def panels(n, itemsize):
+    """How many panels n columns make."""
     columns = PANEL * (REGISTER_BYTES // itemsize)
     return (n + columns - 1) // columns
 

@@ -2,8 +2,8 @@
 """Vectors of channels in LLVM, for the kernels whose innermost block a compiler does not arrange well by itself.
 
 A vector is VECTOR_BYTES wide: one register with AVX-512, two with AVX2, four with NEON or SSE; LLVM splits it.
-exp2, softplus, SiLU and GELU are branch-free polynomials, accurate to a few units in the last place (`numba_math` has the
-same functions for loops that a compiler vectorises).
+exp2, softplus, SiLU and GELU are branch-free polynomials, accurate to a few units in the last place;
+`aireprune.kernels.numba.math` has the same functions for loops that a compiler vectorises.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from aireprune.kernels.numba.cpu import SPLITS_EXPONENTS
 VECTOR_BYTES = 64
 
 
-def lanes(dtype: np.dtype) -> int:
-    """W: values per vector of a floating point type."""
+def lane_count(dtype: np.dtype) -> int:
+    """W: how many values of a floating point type a vector holds."""
     return VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
@@ -132,11 +132,11 @@ class Lanes:
         return self.sub(self.mul(lr, xr), self.mul(li, xi)), self.add(self.mul(lr, xi), self.mul(li, xr))
 
     def larger(self, a, b):
-        """The larger one, and a if that is not a number."""
+        """The larger of the two; a where either is NaN."""
         return self.builder.select(self.builder.fcmp_unordered(">", a, b), a, b)
 
     def smaller(self, a, b):
-        """The smaller one, and a if that is not a number."""
+        """The smaller of the two; a where either is NaN."""
         return self.builder.select(self.builder.fcmp_unordered("<", a, b), a, b)
 
     def magnitude(self, x):
@@ -161,7 +161,7 @@ class Lanes:
         return self._avx512("scalef", self.polynomial(fraction, _EXP2_UP[self.bytes]), u)
 
     def _avx512(self, name, *operands):
-        """An instruction of all lanes, rounding as everything else does."""
+        """An AVX-512 instruction on all lanes, in the current rounding mode."""
         kind = {4: "ps", 8: "pd"}[self.bytes]
         every, rounding = ir.Constant(ir.IntType(self.count), -1), ir.Constant(ir.IntType(32), 4)
         arguments = [*operands, self.zero(), every, rounding]
@@ -172,8 +172,8 @@ class Lanes:
         return self.builder.call(function, arguments)
 
     def _exp2_by_bits(self, u):
-        """Adding 1.5 * 2^mantissa rounds u to an integer, which then stands in the lowest bits; these two operations
-        must not be simplified, so they carry no flags (and the kernels no fast-math).
+        """Adding 1.5 * 2^mantissa rounds u to an integer, which then fills the lowest bits. Adding and subtracting it must
+        not be simplified, so these operations carry no flags, and the kernels no fast-math.
         """
         mantissa = _MANTISSA[self.bytes]
         u, magic = self.larger(u, self.constant(_SMALLEST[self.bytes])), self.constant(1.5 * 2**mantissa)
@@ -189,9 +189,8 @@ class Lanes:
     def softplus(self, x):
         """log(1 + e^x) = max(x, 0) + log1p(t), t = e^-|x|"""
         t = self.exp2(self.mul(self.magnitude(x), self.constant(-LOG2E)))
-        positive = self.builder.select(
-            self.builder.fcmp_ordered(">", x, self.zero()), x, self.zero()
-        )  # t may be no number
+        above = self.builder.fcmp_ordered(">", x, self.zero())  # false for NaN, which reaches the sum through t
+        positive = self.builder.select(above, x, self.zero())
         return self.add(self.mul(t, self.polynomial(t, _LOG1P[self.bytes])), positive)
 
     def damped(self, x, u):

@@ -84,8 +84,11 @@ _modes_8, _modes_4, _modes_2, _modes_1 = (_modes(n, 2) for n in (8, 4, 2, 1))
 
 @njit
 def recurrence(lr, li, state, state_at, v, v_at, v_stride, rows, x, x_at, x_stride):
-    """From a state over `rows` rows of v into rows of x. state_at, v_at, x_at: where state, first row of v and first row
-    of x begin, in numbers; strides likewise, negative to go backwards; x_stride 0 keeps only the last state."""
+    """From a state over `rows` rows of v into rows of x.
+
+    state_at, v_at, x_at: where the state, the first row of v and the first row of x begin, counted in numbers, as the
+    strides are. Negative strides go backwards; x_stride 0 keeps only the last state.
+    """
     keep_apart()
     p = lr.shape[0]
     lanes = REGISTER_BYTES // lr.itemsize

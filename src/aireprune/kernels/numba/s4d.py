@@ -31,7 +31,7 @@ CHUNK = 32
 
 
 def _make_advance(modes):
-    """x_t = lam x_{t-1} + u_t, y_t += Re(w x_t) for so many mode rows from `first` on, over `steps` steps."""
+    """x_t = lam x_{t-1} + u_t, y_t += Re(w x_t) for `modes` mode rows from `first` on, over `steps` steps."""
 
     @intrinsic
     def advance(typing_context, params, state, u, y, first, steps):
@@ -182,7 +182,7 @@ def _gather(values, b, base, steps, reverse, channel, run, out):
 
 @njit(inline="always")
 def _scatter(rows, b, base, steps, reverse, channel, valid, run, out):
-    """The way back: the group's lanes of `out` become the rows; lanes from `valid` on are nobody's."""
+    """The way back: the group's lanes of `out` become the rows; lanes from `valid` on belong to no channel."""
     length, h, width = out.shape[1], out.shape[2], rows.shape[1]
     t, sign = (length - 1 - base, -1) if reverse else (base, 1)
     if run:

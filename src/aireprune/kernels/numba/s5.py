@@ -6,7 +6,7 @@ Shapes: b batch, L time, h features, P modes, d directions; [Re | Im] side by si
     u = z, or its rows normalised      x_t = lam x_{t-1} + b_bias + B u_t  (and backwards)      y = C x + skip u + shift
     g = gelu(y)      v = W g + w_bias      out = z + gated(y, g, v), or its rows normalised
 
-A batch is worked off in groups of sequences, each sequence in chunks of CHUNK steps: first B u of every chunk and the
+A batch is processed in groups of sequences, each sequence in chunks of CHUNK steps: first B u of every chunk and the
 state that the chunk alone would end with, then the states that enter the chunks (a recurrence over chunks with
 lam^CHUNK), then scan, readout, activation, gate and residual of every chunk. All chunks of a group are independent in
 the first and the last step, so the threads are busy whatever the batch size, and B u, the only thing kept of the length
@@ -28,10 +28,9 @@ from aireprune.kernels.numba.s5_rows import add_skip, copy, finish, join, normal
 from aireprune.kernels.numba.s5_weights import constants, discrete, input_row, norm_factors, readout_row
 
 CHUNK = 96  # steps; a multiple of every tile's rows
-_BUDGET = (
-    7 << 18
-)  # bytes of B u per thread that may wait for their readout, unless one sequence has more: less than 2 MB of
-# second-level cache, so that weights and a chunk fit beside them
+# bytes of B u per thread that may wait for their readout, unless one sequence has more: less than a second-level cache
+# of 2 MB, so that weights and a chunk fit beside them
+_BUDGET = 7 << 18
 
 
 def forward(
@@ -92,7 +91,7 @@ def _take(memory, at, shape):
     return memory[at : at + size].reshape(shape), at + _lines(size, CACHE_LINE // memory.itemsize)
 
 
-@kernel(parallel=True)  # what is compiled within inherits fast-math, which Lanes does not stand
+@kernel(parallel=True)  # no fast-math: what it calls would inherit it, and Lanes must not be simplified
 def _turns(
     z, batch, length, poles, step_rescale, clip_at, bilinear, b, c_forwards, c_backwards, directions, c_scale, d,
     w_rows, w_constant, norm_weights, activation, norm, eps, workers, memory, in_place, out,

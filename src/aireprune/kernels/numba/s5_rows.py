@@ -93,6 +93,7 @@ def skip_and_gelu(y, rows, skip, u, first, g):
 
 @njit
 def copy(z, first, rows, out):
+    """Rows of z into the same rows of out, from `first` on."""
     keep_apart()
     for r in range(rows):
         for i in range(z.shape[1]):
@@ -144,6 +145,7 @@ def join(out, first, rows, y, g, v, activation):
 
 @njit(fastmath=FAST)
 def finish(out, first, rows, norm, eps, scale, offset):
+    """The norm after the residual, if there is one, in place; of a batch norm only its scale and offset are left."""
     keep_apart()
     if norm == POST_LAYER:
         normalize(out, first, rows, eps, out, first)

@@ -23,7 +23,7 @@ from aireprune.kernels.numba.lanes import VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.kernels.numba.math import exp2, sigmoid, softplus
 
 BACKWARD_BLOCK = 64
-UNROLL = 4  # states whose code stands in a row in the forward kernel
+UNROLL = 4  # states per round of the forward kernel's innermost loop
 CHUNK = 32  # time steps whose states the backward pass recomputes at a time
 
 
@@ -110,7 +110,7 @@ _advance_gated, _advance = _make_row(True), _make_row(False)
 def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
     """Fill y, `width` channels (a multiple of the vector) to a block; `state` is the initial state, then the final one.
 
-    A is (D, N), as it is. The gate is z[..., z_column : z_column + D], so that it may be half of a projection. y may be
+    The gate is z[..., z_column : z_column + D], so that it may be half of a projection. y may be
     dt itself: a row of dt is read before the same row of y is written. A block that does not fill its last vector works
     on padded copies.
     """

@@ -22,7 +22,7 @@ CHUNK = 32
 
 
 def _make_tile(states):
-    """S_n <- a_t S_n + dx_t B_tn, y_t += S_n C_tn for so many states n of one vector of channels, over `steps` steps.
+    """S_n <- a_t S_n + dx_t B_tn, y_t += S_n C_tn for `states` states n of one vector of channels, over `steps` steps.
 
     S (N, stride) from element s_at on, dx and y (steps, stride) from element `at` on, B and C from element n_at on with
     n_stride elements from one step to the next.
