@@ -49,19 +49,19 @@ def scan_is_faster(modes: int, batch: int, length: int) -> bool:
 
 
 def s4d_fft(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
-    """The same by convolution."""
+    """`s4d` by convolution."""
     return convolve(u, convolution_kernel(lam, w, u.shape[1]).to(u.dtype)) + u * skip.to(u.dtype)
 
 
 def s4d_scan(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
-    """The same by recurrence."""
+    """`s4d` by recurrence."""
     parts = (lam.real, lam.imag, w.real, w.imag, skip)
     y: Tensor = _scan(*(part.to(u.dtype) for part in parts), u)
     return y
 
 
 def s4d_reference(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
-    """The recurrence step by step, for tests."""
+    """`s4d` step by step, for tests."""
     x = torch.zeros(u.shape[0], *lam.shape, dtype=lam.dtype)
     out = []
     for u_t in u.unbind(1):

@@ -19,9 +19,7 @@ from torch.nn.modules import module as torch_module
 from aireprune.kernels.inputs import forward_mode
 from aireprune.kernels.s5 import s5_block
 
-SLICE = (
-    24 << 20
-)  # bytes of activations that pass through all layers at a time; memory that is used again causes no page faults
+SLICE = 24 << 20  # bytes of activations that pass through all layers at a time; memory used again faults no pages
 
 
 def fused_layer(layer: Any, u: Tensor) -> Tensor | None:
@@ -52,6 +50,7 @@ def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | No
 
 
 def _kinds(module: nn.Module) -> Mapping[str, tuple[type[nn.Module], ...]] | None:
+    """The stock parts that the module's own class, not a base of it, states."""
     found: Mapping[str, tuple[type[nn.Module], ...]] | None = type(module).__dict__.get("stock")
     return found
 

@@ -29,7 +29,7 @@ from aireprune.models.heads import make_head, pooled
 from aireprune.models.s5_config import S5Config
 
 LAYER_NORM_EPS = 1e-6  # Flax's default, not torch's
-Kinds = dict[str, tuple[type[nn.Module], ...]]
+Kinds = dict[str, tuple[type[nn.Module], ...]]  # of a module's parts by name, for `aireprune.kernels.s5_dispatch`
 
 
 class S5SSM(nn.Module):
