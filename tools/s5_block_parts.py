@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from aireprune.bench.s5 import LRA, make_model
+from aireprune.bench.lra import LRA, make_model
 from aireprune.kernels.numba import gemm as numba_gemm
 from aireprune.kernels.numba import s5 as numba_s5
 from aireprune.kernels.numba import s5_rows as numba_s5_rows

@@ -1,55 +1,18 @@
-"""The S5 block as one operator: the same numbers as its parts, whatever the sizes, and never stale."""
+"""The S5 block as one operator: the same numbers as its parts, whatever the sizes."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from s5_blocks import block, both, inputs
 
-from aireprune.kernels import s5 as operators
-from aireprune.kernels.numba.gemm import gemm, pack_panel, padded, panels
-from aireprune.kernels.numba.s5_weights import discrete_pole
-from aireprune.method.discretize import DISCRETIZE
-from aireprune.models.s5 import S5Block, S5Config, S5Model, initialize
+import aireprune.kernels.s5  # noqa: F401  defines the operators
+from aireprune.kernels.numba.s5_codes import FULL_GLU, PRE_LAYER, ZOH
 
 ACTIVATIONS = ("full_glu", "half_glu1", "half_glu2", "gelu")
-
-
-def block(seed=0, h=10, modes=7, dtype=torch.float64, **changes) -> S5Block:
-    config = S5Config(d_input=1, d_output=1, h=h, n=2 * max(modes, 1), layers=1, **{"bidirectional": True, **changes})
-    found = initialize(S5Model(config), seed).layers[0]
-    if modes == 0:
-        found = S5Block(config, 0)
-        torch.nn.init.normal_(found.seq.D)
-    random = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for tensor in (
-            found.norm.weight,
-            found.norm.bias,
-            *(getattr(found, o).bias for o in ("out1", "out2") if hasattr(found, o)),
-        ):
-            tensor.add_(torch.randn(tensor.shape, generator=random) * 0.3)
-        if config.batchnorm:
-            found.norm.running_mean.normal_(generator=random)
-            found.norm.running_var.uniform_(0.5, 2, generator=random)
-    return found.to(dtype).eval()
-
-
-def inputs(batch=2, length=50, h=10, dtype=torch.float64):
-    return torch.randn(batch, length, h, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(dtype)
-
-
-def both(module, z):
-    """With gradients, so part by part, and without, so as one operator."""
-    apart = module(z).detach()
-    with torch.no_grad():
-        return apart, module(z)
 
 
 @pytest.mark.parametrize(("prenorm", "batchnorm", "bidirectional"), list(itertools.product((True, False), repeat=3)))
@@ -100,86 +63,6 @@ def test_more_threads_than_sequences_and_the_other_way_round(monkeypatch):
             torch.testing.assert_close(module(z), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_weights_that_changed_are_used():
-    module, z = block(), inputs()
-    with torch.no_grad():
-        for name, tensor in module.state_dict().items():
-            if not tensor.is_floating_point():
-                continue
-            before = module(z)
-            tensor.data.mul_(0.9)  # unseen by version counters
-            after = module(z)
-            assert not torch.equal(before, after), name
-            torch.testing.assert_close(*both(module, z), rtol=1e-11, atol=1e-11)
-
-
-def test_parts_that_are_listened_to_run_by_themselves():
-    module, z, seen = block(), inputs(), []
-    expected = module(z).detach()
-    with torch.no_grad():
-        handle = module.seq.register_forward_hook(lambda *arguments: seen.append(arguments))
-        torch.testing.assert_close(module(z), expected)
-        assert len(seen) == 1
-        handle.remove()
-        module(z)
-        assert len(seen) == 1
-
-
-def test_a_model_reuses_memory_only_where_nobody_looks():
-    config = S5Config(d_input=10, d_output=2, h=10, n=8, layers=3, C_init="lecun_normal")
-    model, x, seen = initialize(S5Model(config)).eval(), inputs(dtype=torch.float32), []
-    kept = x.clone()
-    expected = model(x).detach()
-    with torch.no_grad():
-        torch.testing.assert_close(model(x), expected)
-        handles = [
-            layer.register_forward_hook(lambda _m, _i, out: seen.append((out, out.clone()))) for layer in model.layers
-        ]
-        torch.testing.assert_close(model(x), expected)
-    assert all(torch.equal(out, then) for out, then in seen)
-    assert len(handles) == len(seen) == 3
-    assert torch.equal(x, kept)
-
-
-def test_in_place_is_the_same():
-    module, z = block(), inputs(3, 300)
-    with torch.no_grad():
-        expected = module(z)
-        given = z.clone()
-        assert module(given, reuse=True).data_ptr() == given.data_ptr()
-        torch.testing.assert_close(given, expected, rtol=0, atol=0)
-        strided = z.transpose(1, 2).contiguous().transpose(1, 2)
-        torch.testing.assert_close(module(strided, reuse=True), expected, rtol=0, atol=0)
-        torch.testing.assert_close(strided, z, rtol=0, atol=0)
-
-
-def test_training_mode_normalises_with_the_batch():
-    module, z = block(), inputs()
-    expected = both(module, z)[1]
-    for part in (module, module.norm):  # the norm alone too, as test-time adaptation does
-        part.train()
-        with torch.no_grad():
-            assert not torch.allclose(module(z), expected)
-        module.eval()
-
-
-@pytest.mark.parametrize("mode", ["pool", "last", "tokens"])
-@pytest.mark.parametrize("lengths", [None, torch.tensor([50, 3, 20, 7, 1])])
-def test_slices_of_a_batch_are_the_batch(monkeypatch, mode, lengths):
-    config = S5Config(d_input=10, d_output=2, h=10, n=8, layers=2, C_init="lecun_normal", mode=mode)
-    model, x, seen = initialize(S5Model(config)).eval(), inputs(5, dtype=torch.float32), []
-    expected = model(x, lengths).detach()
-    features = model._features
-    monkeypatch.setattr(model, "_features", lambda x, lengths: (seen.append(len(x)), features(x, lengths))[1])
-    monkeypatch.setattr("aireprune.models.s5.SLICE", 2 * 50 * 10 * 4)
-    with torch.no_grad():
-        torch.testing.assert_close(model(x, lengths), expected)
-        assert seen == ([5] if mode == "tokens" else [2, 2, 1])
-        model.layers[1].seq.register_forward_hook(lambda *arguments: seen.append("whole"))
-        torch.testing.assert_close(model(x, lengths), expected)
-    assert seen[-1] == "whole"
-
-
 def test_a_padded_sequence_ends_in_zeros_not_denormals():
     module = block(dtype=torch.float32).seq
     z = inputs(2, 3000, dtype=torch.float32)
@@ -191,7 +74,7 @@ def test_a_padded_sequence_ends_in_zeros_not_denormals():
     assert np.float32(1e-39) * np.float32(1.0) != 0
 
 
-def test_not_a_number_is_not_hidden():
+def test_nan_in_the_input_is_not_hidden():
     module, z = block(), inputs()
     z[0, 20] = float("nan")
     with torch.no_grad():
@@ -220,96 +103,32 @@ def test_operator_contract(name):
 
     poles, readouts = [-draw(p).abs(), draw(p), draw(p)], [draw(h, p, 2), draw(h, p, 2)]
     gates = [draw(h, h), draw(h, h)], [draw(h), draw(h)]
-    activation, norm = operators.ACTIVATIONS.index("full_glu"), operators.NORMS.index("pre_layer")
-    layer = (*poles, 1.0, float("inf"), operators.METHODS.index("zoh"), draw(p, h, 2), readouts, 2.0, draw(h))
-    arguments = (draw(2, 5, h), *layer, activation, *gates, norm, [draw(h), draw(h)], 1e-5)
+    layer = (*poles, 1.0, float("inf"), ZOH, draw(p, h, 2), readouts, 2.0, draw(h))
+    arguments = (draw(2, 5, h), *layer, FULL_GLU, *gates, PRE_LAYER, [draw(h), draw(h)], 1e-5)
     torch.library.opcheck(getattr(torch.ops.aireprune, name).default, arguments)
 
 
-def test_compile_and_export():
-    config = S5Config(d_input=3, d_output=2, h=6, n=8, layers=2, bidirectional=True, C_init="lecun_normal")
-    model, x = initialize(S5Model(config)).eval(), inputs(2, 20, 3, torch.float32)
-    with torch.no_grad():
-        expected = model(x)
-        torch.testing.assert_close(torch.compile(model, backend="aot_eager", fullgraph=True)(x), expected)
-        exported = torch.export.export(model, (x,))
-    assert sum(str(node.target) == "aireprune.s5_block.default" for node in exported.graph.nodes) == 2
-    torch.testing.assert_close(exported.module()(x), expected)
+@pytest.mark.parametrize("h", [8, 35])  # with and without whole vectors
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_nan_in_a_weight_is_not_hidden(activation, dtype, h):
+    for name, _ in block(h=h, activation=activation).named_parameters():
+        module = block(h=h, activation=activation, dtype=dtype)
+        with torch.no_grad():
+            module.get_parameter(name).view(-1)[-1] = float("nan")
+            assert module(inputs(1, 4, h, dtype)).isnan().any(), name
 
 
-@pytest.mark.parametrize("method", DISCRETIZE)
-def test_the_kernel_discretises_as_the_method_does(method):
-    """Ordinary poles, ones near zero where the quotient cancels, zero, one that bilinear makes zero, unstable ones."""
-    rng = np.random.default_rng(0)
-    poles = -np.exp(rng.uniform(-20, 3, 200)) + 1j * rng.uniform(-40, 40, 200) * np.exp(rng.uniform(-20, 0, 200))
-    poles = np.concatenate([poles, [0, -2, 2e-4j, 0.3 + 0.2j, -1e3]])
-    steps = np.concatenate([np.exp(rng.uniform(-9, 1, 200)), np.ones(5)])
-    expected = np.transpose(DISCRETIZE[method](poles, steps))
-    found = [
-        discrete_pole(pole.real, pole.imag, step, method == "bilinear") for pole, step in zip(poles, steps, strict=True)
-    ]
-    np.testing.assert_allclose(np.array(found), expected, rtol=1e-12, atol=1e-300)
+@pytest.mark.parametrize("shape", [(0, 5, 10), (2, 0, 10)])
+@pytest.mark.parametrize("part", ["block", "layer"])
+def test_nothing_stays_nothing(shape, part):
+    module = block(dtype=torch.float32) if part == "block" else block(dtype=torch.float32).seq
+    assert all(out.shape == shape for out in both(module, torch.zeros(shape)))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_product_with_packed_weights(dtype):
-    rng = np.random.default_rng(0)
-    for rows, k, n in ((1, 1, 1), (7, 5, 15), (13, 300, 17), (96, 33, 70), (25, 0, 9), (12, 130, 48)):
-        a, w, bias = (rng.standard_normal(shape).astype(dtype) for shape in ((rows + 2, k), (n, k), n))
-        wide = padded(n, a.itemsize)
-        packed, out, padded_bias = (
-            np.empty(wide * k, dtype),
-            np.full((rows + 3, wide), 7, dtype),
-            np.zeros((1, wide), dtype),
-        )
-        padded_bias[0, :n] = bias
-        for number in range(panels(n, a.itemsize)):
-            pack_panel(w, number, packed)
-        gemm(a, 2, rows, packed, n, padded_bias, out, 1)
-        np.testing.assert_allclose(out[1 : rows + 1, :n], a[2:] @ w.T + bias, rtol=1e-4, atol=1e-4)
-        assert (out[[0, -2, -1]] == 7).all()  # rows around the result are left alone
-
-
-NARROW = """
-import sys
-import llvmlite.binding as llvm
-import numpy as np
-true = llvm.get_host_cpu_features()
-class Claimed(dict):
-    flatten = true.flatten  # numba compiles for the machine as it is
-llvm.get_host_cpu_features = lambda: Claimed(avx=sys.argv[1] == "32")
-from aireprune.kernels.numba import gemm as numba_gemm
-from aireprune.kernels.numba.recurrence import recurrence
-import test_s5
-assert numba_gemm.VECTOR == int(sys.argv[1])
-for dtype in (np.float32, np.float64):
-    test_s5.test_product_with_packed_weights(dtype)
-    for p in (1, 2, 3, 5, 8, 11, 16, 23, 40):
-        rng = np.random.default_rng(p)
-        lam = (0.9 * np.exp(1j * rng.uniform(0, 3, p))).astype(np.result_type(dtype, np.complex64))
-        v = rng.standard_normal((7, 2 * p)).astype(dtype)
-        x, state = np.zeros_like(v), rng.standard_normal((1, 2 * p)).astype(dtype)
-        recurrence(lam.real.copy(), lam.imag.copy(), state, 0, v, 0, 2 * p, 7, x, 0, 2 * p)
-        expected = state[0, :p] + 1j * state[0, p:]
-        for t in range(7):
-            expected = lam * expected + v[t, :p] + 1j * v[t, p:]
-            np.testing.assert_allclose(x[t], np.concatenate([expected.real, expected.imag]), rtol=1e-4, atol=1e-5)
-"""
-
-
-@pytest.mark.parametrize("vector", ["32", "16"])
-def test_machines_with_narrower_vectors(vector):
-    """The sizes of AVX2 and NEON, which run on any machine."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", NARROW, vector], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_without_numba_the_parts_run(monkeypatch):
-    module, z = block(), inputs()
-    expected = both(module, z)[1]
-    monkeypatch.setattr(operators, "HAVE_NUMBA", False)
-    with torch.no_grad():
-        torch.testing.assert_close(module(z), expected)
+@pytest.mark.parametrize("shape", [(2, 5, 11), (2, 5, 9), (5, 10)])
+@pytest.mark.parametrize("part", ["block", "layer"])
+def test_shapes_that_do_not_fit(shape, part):
+    module = block() if part == "block" else block().seq
+    with torch.no_grad(), pytest.raises(ValueError, match=r"expected \("):
+        module(torch.zeros(shape, dtype=torch.float64))

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch_checks import check_autocast, check_compiled, check_compiled_step, draw
 
 from aireprune.kernels import ssd
 
@@ -59,3 +60,58 @@ def test_steps_are_the_scan(dtype):
         steps = [ssd.ssd_step(state, x[:, t], dt[:, t], A, B[:, t], C[:, t], D, bias) for t in range(4)]
     torch.testing.assert_close(torch.stack(steps, 1), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(state, final, rtol=1e-5, atol=1e-5)
+
+
+def named(length=5, **changes):
+    """Arguments of a scan by name: 2 sequences, 4 heads of 3 channels, 2 groups of 6 states."""
+    b, h, p, g, n = 2, 4, 3, 2, 6
+    given = {
+        "x": draw(b, length, h, p),
+        "dt": draw(b, length, h),
+        "A": -draw(h).abs(),
+        "B": draw(b, length, g, n),
+        "C": draw(b, length, g, n),
+        "D": draw(h),
+        "dt_bias": draw(h),
+    }
+    return {**given, **changes}
+
+
+@pytest.mark.parametrize("misfit", [{"B": draw(2, 4, 2, 6)}, {"B": draw(2, 5, 3, 6), "C": draw(2, 5, 3, 6)}])
+def test_shapes_that_do_not_fit(misfit):
+    with torch.no_grad(), pytest.raises(ValueError, match=r"expected \(|groups"):
+        ssd.ssd_scan(**named(**misfit))
+
+
+def test_a_state_that_does_not_fit():
+    step = (draw(2, 4, 3), draw(2, 4), -draw(4).abs(), draw(2, 2, 6), draw(2, 2, 6), draw(4), draw(4))
+    with torch.no_grad(), pytest.raises(ValueError, match=r"expected \("):
+        ssd.ssd_step(draw(2, 4, 3, 5), *step)
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+def test_no_steps(gradient):
+    y, state = ssd.ssd_scan(**named(0, x=draw(2, 0, 4, 3).requires_grad_(gradient)))
+    assert y.shape == (2, 0, 4, 3)
+    assert not state.any()
+
+
+# what the calls below share; A (2,) < 0
+DT, A, B, D = draw(2, 9, 2), -torch.exp(draw(2)), draw(2, 9, 1, 3), draw(2)
+
+
+def call(x: Tensor) -> Tensor:
+    return ssd.ssd_scan(x.view(2, 9, 2, 3), DT, A, B, B.flip(1), D, D)[0]
+
+
+def step(state: Tensor, x: Tensor) -> Tensor:
+    return ssd.ssd_step(state.view(2, 2, 3, 3), x.view(2, 2, 3), DT[:, 0], A, B[:, 0], B[:, 1], D, D)
+
+
+def test_compiled():
+    check_compiled(call, draw(2, 9, 6))
+    check_compiled_step(step, draw(2, 6, 3), draw(2, 6))
+
+
+def test_autocast():
+    check_autocast(call, draw(2, 9, 6))

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import aireprune
+from aireprune.method.decision import energies
 from aireprune.models.arrays import ModuleArrays
 from aireprune.models.s5 import S5Model, hippo_normal, initialize
 from aireprune.models.s5_config import S5Config
-from aireprune.pruning.plan import score_states
 from aireprune.pruning.source import open_source
 
 VARIANTS = [
@@ -138,7 +138,7 @@ def impulse_energy(ssm, state, variant):
 
 
 def scores_of(model):
-    return score_states(open_source(model).states(), "aire")
+    return energies(open_source(model).states())
 
 
 def test_an_empty_layer_runs_on_its_feedthrough():

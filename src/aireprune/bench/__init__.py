@@ -1,1 +1,1 @@
-"""Measurements of what the tool costs: each runs the thing itself and its yardstick side by side."""
+"""Measurements of what the tool costs: each runs what it measures and a yardstick side by side."""

@@ -26,9 +26,9 @@ Runs = Mapping[str, Callable[[], object]]
 
 
 def scan_runs(batch: int, length: int, channels: int, states: tuple[int, ...]) -> Runs:
-    """The gated selective scan with so many states, y in the place of dt as in the mixer.
+    """The gated selective scan, a run for each number of states; y takes the place of dt, as in the mixer.
 
-    Small B and D keep what stands in that place bounded, run after run.
+    B and D are small, so that y stays bounded although every run takes the last one's for its dt.
     """
     random = torch.Generator().manual_seed(0)
 
@@ -47,7 +47,7 @@ def scan_runs(batch: int, length: int, channels: int, states: tuple[int, ...]) -
 
 
 def mixer_runs(batch: int, length: int, d_model: int, states: tuple[int, ...]) -> Runs:
-    """A whole mixer with so many states, and the four matrix products of the one with the most."""
+    """A whole mixer, a run for each number of states, and the four matrix products of the one with the most."""
     u = torch.randn(batch, length, d_model, generator=torch.Generator().manual_seed(0))
     runs: dict[str, Callable[[], object]] = {}
     for n in states:
@@ -70,7 +70,7 @@ def _products(layer: MambaLayer, u: Tensor) -> Callable[[], object]:
     return run
 
 
-def make_model(kind: str, layers: int) -> Any:
+def transformers_model(kind: str, layers: int) -> Any:
     """transformers' Mamba or Mamba-2 in the shape of the 130M models."""
     import transformers
 
@@ -91,7 +91,7 @@ def make_model(kind: str, layers: int) -> Any:
 
 def model_runs(kind: str, layers: int, length: int) -> dict[str, Runs]:
     """Prefill and one step of decoding, stock and accelerated, on the same weights."""
-    stock = make_model(kind, layers)
+    stock = transformers_model(kind, layers)
     shared = {id(tensor): tensor for tensor in (*stock.parameters(), *stock.buffers())}
     fast = accelerate(copy.deepcopy(stock, shared))
     tokens = torch.randint(0, 1000, (1, length), generator=torch.Generator().manual_seed(0))
@@ -113,7 +113,7 @@ def bench_mamba(
     """Median seconds, and ratios as (median, lower quartile, upper quartile) over the rounds."""
     if layers and importlib.util.find_spec("transformers") is None:
         raise AireError(
-            "The whole models need transformers: pip install 'aireprune[hf]', or leave them out with --layers 0."
+            "The whole models need transformers: pip install 'aireprune[hf]', or leave them out with layers=0."
         )
     result: dict[str, Any] = {"batch": batch, "length": length, "layers": layers, "mixer": {}, "model": {}}
     with torch.inference_mode():

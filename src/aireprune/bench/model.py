@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,16 @@ from torch import Tensor, nn
 
 from aireprune.bench.timing import ratio, take_turns
 from aireprune.errors import AireError
+from aireprune.models.accelerate import accelerate
+from aireprune.models.build import build_model
+from aireprune.models.s4d import S4DKernel
+from aireprune.models.s5 import S5SSM
+from aireprune.pruning.source import open_source
 
 _PROBE = """
 import json, os, sys
 import torch
-from aireprune.bench.checkpoint import high_water
+from aireprune.bench.process import high_water
 from aireprune.bench.model import load_model, random_inputs
 path, config, batch, length = json.loads(sys.argv[1])
 model = load_model(path, config)
@@ -37,10 +43,7 @@ print(json.dumps([before, high_water(os.getpid())]))
 
 def load_model(path: str | Path, config: str | Path | None = None) -> nn.Module:
     """The checkpoint's model in single precision, in evaluation mode, with the fast scans if it is transformers'."""
-    import aireprune
-    from aireprune.models.accelerate import accelerate
-
-    model = aireprune.load(path, config).float()
+    model = build_model(open_source(path, config)).float()
     return accelerate(model) if _is_transformers(model) else model
 
 
@@ -59,11 +62,9 @@ def bench_model(
     paths: Sequence[Path], config: Path | None, batch: int, length: int, repeats: int, memory: bool = True
 ) -> dict[str, Any]:
     """Every figure for every checkpoint; times as (median, lower, upper quartile), speedups relative to the first."""
-    from aireprune.pruning.source import open_source
-
     names = _names(paths)
     models = {name: load_model(path, config) for name, path in zip(names, paths, strict=True)}
-    tasks = {name: _tasks(model, batch, length) for name, model in models.items()}
+    workloads = {name: _workloads(model, batch, length) for name, model in models.items()}
     result: dict[str, Any] = {"batch": batch, "length": length, "models": {}}
     for name, path in zip(names, paths, strict=True):
         states = sum(layer.states for layer in open_source(path, config).layers)
@@ -78,44 +79,43 @@ def bench_model(
             "per second": {},
         }
     with torch.no_grad():  # caches are written in place
-        for task, units in tasks[names[0]].units.items():
-            times = take_turns({name: tasks[name].runs[task] for name in names}, repeats)
+        for what, first in workloads[names[0]].items():
+            times = take_turns({name: workloads[name][what].run for name in names}, repeats)
             for name in names:
                 low, middle, high = np.percentile(times[name], [25, 50, 75])
                 found = result["models"][name]
-                found["seconds"][task] = (float(middle), float(low), float(high))
-                found["speedup"][task] = ratio(times[names[0]], times[name])
-                if units:
-                    found["per second"][task] = units / float(middle)
+                found["seconds"][what] = (float(middle), float(low), float(high))
+                found["speedup"][what] = ratio(times[names[0]], times[name])
+                if first.units:
+                    found["per second"][what] = first.units / float(middle)
     return result
 
 
-class _Tasks:
-    """Runs by name, and how many sequences or tokens each works off (0: only its time counts)."""
+@dataclass(frozen=True)
+class _Workload:
+    """A run, and how many sequences or tokens it processes (0: only its time counts)."""
 
-    def __init__(self) -> None:
-        self.runs: dict[str, Callable[[], object]] = {}
-        self.units: dict[str, int] = {}
-
-    def add(self, name: str, run: Callable[[], object], units: int = 0) -> None:
-        self.runs[name], self.units[name] = run, units
+    run: Callable[[], object]
+    units: int = 0
 
 
-def _tasks(model: nn.Module, batch: int, length: int) -> _Tasks:
+def _workloads(model: nn.Module, batch: int, length: int) -> dict[str, _Workload]:
     pairs = bool(getattr(model.config, "retrieval", False))
     batch += batch % 2 if pairs else 0  # two documents at a time
     one, many = random_inputs(model, 1, length), random_inputs(model, batch, length)
-    tasks = _Tasks()
     if not _is_language_model(model):
-        tasks.add("latency, batch 1", partial(model, one.repeat(2, *(1,) * (one.ndim - 1)) if pairs else one))
-        tasks.add("throughput, sequences", partial(model, many), batch)
-        return tasks
+        single = one.repeat(2, *(1,) * (one.ndim - 1)) if pairs else one
+        return {
+            "latency, batch 1": _Workload(partial(model, single)),
+            "throughput, sequences": _Workload(partial(model, many), batch),
+        }
     prefill = partial(model, use_cache=False) if _is_transformers(model) else model
-    tasks.add("prefill, batch 1, tokens", partial(prefill, one), length)
-    tasks.add(f"prefill, batch {batch}, tokens", partial(prefill, many), batch * length)
-    tasks.add("decode, batch 1, tokens", _decoder(model, one), 1)
-    tasks.add(f"decode, batch {batch}, tokens", _decoder(model, many), batch)
-    return tasks
+    return {
+        "prefill, batch 1, tokens": _Workload(partial(prefill, one), length),
+        f"prefill, batch {batch}, tokens": _Workload(partial(prefill, many), batch * length),
+        "decode, batch 1, tokens": _Workload(_decoder(model, one), 1),
+        f"decode, batch {batch}, tokens": _Workload(_decoder(model, many), batch),
+    }
 
 
 def _decoder(model: nn.Module, tokens: Tensor) -> Callable[[], object]:
@@ -137,11 +137,10 @@ def state_bytes(model: nn.Module) -> int:
     """
     total = 0
     for module in model.modules():
-        kind = type(module).__name__
-        if kind == "S5SSM":
-            total += 2 * len(module.Lambda_re) * (2 if module.bidirectional else 1)  # type: ignore[arg-type]
-        elif kind == "S4DKernel":
-            total += 2 * int(module.A_imag.numel())  # type: ignore[operator]
+        if isinstance(module, S5SSM):
+            total += 2 * module.modes * (2 if module.bidirectional else 1)
+        elif isinstance(module, S4DKernel):
+            total += 2 * module.A_imag.numel()
         elif hasattr(module, "A_log") and hasattr(module, "conv1d"):
             total += _mamba_states(module) + module.conv1d.weight.numel()  # type: ignore[operator,union-attr]
     return 4 * total

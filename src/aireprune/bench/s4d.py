@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from aireprune.bench.timing import medians, ratio, take_turns
-from aireprune.kernels.s4d import convolve, kernel
+from aireprune.kernels.s4d import convolution_kernel, convolve
 from aireprune.models.s4d import S4DLayer, S4DModel, initialize
 from aireprune.models.s4d_config import S4DConfig
 
@@ -50,7 +50,7 @@ def layer_runs(batch: int, length: int, h: int, pairs: int) -> dict[str, Callabl
     """u (batch, L, h) through the layer's state space part, from its parameters on."""
     u = torch.randn(batch, length, h, generator=torch.Generator().manual_seed(0))
     layer, kept, ragged = make_layer(h, pairs), make_layer(h, pairs // 4), ragged_layer(h, pairs)
-    cached = torch.fft.rfft(kernel(*layer.kernel.discrete(), length).float(), n=2 * length)
+    cached = torch.fft.rfft(convolution_kernel(*layer.kernel.discrete(), length).float(), n=2 * length)
 
     def fft() -> Tensor:
         spectrum = torch.fft.rfft(u.transpose(1, 2), n=2 * length) * cached

@@ -1,4 +1,4 @@
-"""Times of things that take turns, so that a busy machine is busy for all of them alike."""
+"""Times of runs that take turns, so that other load on the machine affects all of them alike."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
 """A training step (forward and backward) of one bidirectional S5 layer, against other implementations of it.
 
 All compute the same recurrence: ours (numba scan with a hand-written backward), an eager associative scan in plain
-torch, and s5-pytorch's layer if it is installed. They take turns, so that a busy machine is busy for all of them.
+torch, and s5-pytorch's layer if it is installed. They take turns, so that other load on the machine affects all of them
+alike.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from aireprune.bench.s5_pytorch import OTHER, s5_pytorch_layer
 from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.models.s5 import S5SSM, S5Model, initialize
 from aireprune.models.s5_config import S5Config
@@ -47,11 +48,9 @@ def bench_train(batch: int, length: int, h: int, n: int, repeats: int) -> dict[s
         "ours": lambda: layer(u),
         "eager associative scan": lambda: eager_layer(layer, u),
     }
-    if importlib.util.find_spec("s5") is not None:
-        from s5 import S5  # its full spectrum of n states does the work of our n/2 pairs
-
-        other = S5(h, state_width=n, bidir=True)
-        runs["s5-pytorch"] = lambda: other(u)
+    other = s5_pytorch_layer(h, n)
+    if other is not None:
+        runs[OTHER] = lambda: other(u)
     with torch.no_grad():
         difference = float((layer(u) - eager_layer(layer, u)).abs().max() / layer(u).abs().max())
     times = take_turns({name: _step(run) for name, run in runs.items()}, repeats)

@@ -26,9 +26,9 @@ from aireprune.calibration.selective import fit_mamba
 from aireprune.calibration.stack import MambaStack, S4DStack, S5Stack, open_stack, parameters_match
 from aireprune.calibration.walk import MEMORY, Walk, read_and_target
 from aireprune.kernels.scan import diagonal_scan
+from aireprune.models.discretize import discretize
 from aireprune.models.modes import evaluation_mode
 from aireprune.models.s4d import S4DKernel
-from aireprune.models.s5 import discretize
 
 MODES_AT_ONCE = 256  # S4D modes whose states are held together
 

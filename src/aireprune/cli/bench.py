@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from aireprune.bench.checkpoint import bench_checkpoint, make_mamba_checkpoint
+from aireprune.bench.checkpoint import bench_checkpoint
+from aireprune.bench.mamba_checkpoint import MambaSize, make_mamba_checkpoint
 from aireprune.cli.output import console, percent, print_json, stderr, table
 from aireprune.errors import AireError
 
@@ -19,7 +20,7 @@ def checkpoint(folder: Path, layers: int, repeats: int, ratio: float, json: bool
     made = not source.exists()
     if made:
         stderr.print(f"making {source} …")
-        make_mamba_checkpoint(source, layers=layers)
+        make_mamba_checkpoint(source, MambaSize(layers=layers))
 
     def command(origin: Path, target: Path) -> list[str]:
         return [
@@ -137,7 +138,9 @@ def only_lra(suite: str) -> None:
 
 
 def layer(tasks: list[str], batch: int, repeats: int, other_repeats: int, json: bool) -> None:
-    from aireprune.bench.s5 import OTHER, bench_layer, chosen
+    from aireprune.bench.lra import chosen
+    from aireprune.bench.s5 import bench_layer
+    from aireprune.bench.s5_pytorch import OTHER
 
     result = {}
     for name, size in chosen(tasks).items():
@@ -176,7 +179,9 @@ def layer(tasks: list[str], batch: int, repeats: int, other_repeats: int, json: 
 
 
 def models(tasks: list[str], batch: int, repeats: int, other_repeats: int, json: bool) -> None:
-    from aireprune.bench.s5 import LAYERS, OTHER, bench_models, chosen
+    from aireprune.bench.lra import LAYERS, chosen
+    from aireprune.bench.s5 import bench_models
+    from aireprune.bench.s5_pytorch import OTHER
 
     result = {}
     for name, size in chosen(tasks).items():
@@ -237,7 +242,8 @@ def model(
 
 
 def scaling(task: str, batch: int, repeats: int, json: bool) -> None:
-    from aireprune.bench.s5 import bench_scaling, chosen
+    from aireprune.bench.lra import chosen
+    from aireprune.bench.s5 import bench_scaling
 
     size = chosen([task])[task]
     with stderr.status("measuring"):

@@ -1,1 +1,1 @@
-"""Scans as torch operators: a plain torch reference, numba kernels, and the operator that picks between them."""
+"""Scans as torch operators: plain torch references, compiled kernels, and the operators that choose between them."""

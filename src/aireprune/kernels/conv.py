@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aireprune.kernels.inputs import columns, dense, expect, forward_mode, needs_grad
-from aireprune.kernels.scan import HAVE_NUMBA
 
 
 def causal_conv(
@@ -23,7 +22,7 @@ def causal_conv(
     )
     single = all(t is None or t.dtype == torch.float32 for t in (u, weight, bias, before))
     slow = needs_grad(u, weight, bias, before) or forward_mode()
-    if HAVE_NUMBA and u.device.type == "cpu" and single and not slow:
+    if u.device.type == "cpu" and single and not slow:
         bias = weight.new_zeros(len(weight)) if bias is None else bias
         fused: Tensor = _causal_conv(u, weight, bias, before, silu)
         return fused
@@ -34,7 +33,7 @@ def causal_conv(
 
 @torch.library.custom_op("aireprune::causal_conv", mutates_args=(), device_types="cpu")
 def _causal_conv(u: Tensor, weight: Tensor, bias: Tensor, before: Tensor | None, silu: bool) -> Tensor:
-    from aireprune.kernels.numba.selective import causal_conv as kernel
+    from aireprune.kernels.numba.conv import causal_conv as kernel
 
     taps = weight.detach()[:, 0].T.contiguous()
     past = u.new_zeros(u.shape[0], len(taps) - 1, u.shape[2]) if before is None else before

@@ -1,25 +1,22 @@
-"""What the operators share: which tensors a kernel can take, and how it gets them."""
+"""What the operators share: which tensors a kernel can take, and how it reads them."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-LOG2E = math.log2(math.e)
-
 
 def expect(operator: str, **tensors: tuple[Tensor | None, tuple[int, ...]]) -> None:
-    """Kernels trust shapes and would read and write past the ends of arrays that have others."""
+    """Refuse a tensor of another shape: kernels trust shapes, and would read and write out of bounds."""
     for name, (tensor, shape) in tensors.items():
         if tensor is not None and tuple(tensor.shape) != shape:
             raise ValueError(f"{operator}: {name} has the shape {tuple(tensor.shape)}, expected {shape}")
 
 
 def forward_mode() -> bool:
-    """Whether forward-mode derivatives are being taken; kernels know none and would drop them without a word."""
+    """Whether forward-mode derivatives are being taken; kernels do not compute them and would drop them silently."""
     return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
 
 
@@ -28,7 +25,7 @@ def needs_grad(*tensors: Tensor | None) -> bool:
 
 
 def dense(t: Tensor) -> Any:
-    """The tensor's array: its own memory if that is contiguous. Calls that change nothing cost a microsecond each."""
+    """The tensor as a contiguous array, without a copy if it is one already. Calls are avoided: each costs a microsecond."""
     if t.requires_grad:
         t = t.detach()
     return (t if t.is_contiguous() else t.contiguous()).numpy()

@@ -4,10 +4,10 @@ H channels, N modes per channel, b batch, L time. lam, w (H, N) complex (w = 2 C
 u and y (b, L, H).
 
 Two ways that give the same numbers:
-  scan   x_t = lam x_{t-1} + u_t, y_t = Re sum w x_t: numba, O(b L modes), costs what the modes that are not silent cost
+  scan   x_t = lam x_{t-1} + u_t, y_t = Re sum w x_t: numba, O(b L modes), where silent modes cost nothing
   fft    the kernel K, then a linear (zero-padded) convolution: plain torch, any device, differentiable by autograd
 
-`s4d` picks the scan on a CPU with numba unless many modes and a large batch make the convolution faster.
+`s4d` picks the scan on a CPU unless many modes and a large batch make the convolution faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from aireprune.kernels.inputs import expect, forward_mode
-from aireprune.kernels.scan import HAVE_NUMBA
 
 # Costs per channel and time step, in steps of one mode of the scan (measured at H 256, L 256 to 4096, 32 to 192 modes)
 FFT_COST = 8.0  # the convolution, per sequence and factor of two in the length
@@ -38,7 +37,7 @@ def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
         return s4d(lam, w, skip.float(), u.float()).to(u.dtype)
     if n == 0 or u.shape[1] == 0:
         return u * skip.to(u.dtype)
-    on_cpu = HAVE_NUMBA and u.device.type == "cpu" and not forward_mode()
+    on_cpu = u.device.type == "cpu" and not forward_mode()
     by_scan = on_cpu and (torch.compiler.is_compiling() or scan_is_faster(n, *u.shape[:2]))  # a length may be symbolic
     return s4d_scan(lam, w, skip, u) if by_scan else s4d_fft(lam, w, skip, u)
 
@@ -50,19 +49,19 @@ def scan_is_faster(modes: int, batch: int, length: int) -> bool:
 
 
 def s4d_fft(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
-    """The same by convolution."""
-    return convolve(u, kernel(lam, w, u.shape[1]).to(u.dtype)) + u * skip.to(u.dtype)
+    """`s4d` by convolution."""
+    return convolve(u, convolution_kernel(lam, w, u.shape[1]).to(u.dtype)) + u * skip.to(u.dtype)
 
 
 def s4d_scan(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
-    """The same by recurrence."""
+    """`s4d` by recurrence."""
     parts = (lam.real, lam.imag, w.real, w.imag, skip)
     y: Tensor = _scan(*(part.to(u.dtype) for part in parts), u)
     return y
 
 
 def s4d_reference(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
-    """The recurrence step by step, for tests."""
+    """`s4d` step by step, for tests."""
     x = torch.zeros(u.shape[0], *lam.shape, dtype=lam.dtype)
     out = []
     for u_t in u.unbind(1):
@@ -80,7 +79,7 @@ def powers(lam: Tensor, count: int) -> Tensor:
     return out[..., :count]
 
 
-def kernel(lam: Tensor, w: Tensor, length: int) -> Tensor:
+def convolution_kernel(lam: Tensor, w: Tensor, length: int) -> Tensor:
     """K_l = Re sum_j w_j lam_j^l, (H, L), without an (H, N, L) array.
 
     With l = T k + i, K_{Tk+i} = Re sum_j (w_j lam_j^{Tk}) lam_j^i is a matrix product of about sqrt(L) giant steps with
@@ -118,9 +117,9 @@ class Packed:
 
 
 def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed:
-    """Pack Re lam, Im lam, Re w, Im w (H, N); silent modes (w = 0) are left out if they may be.
+    """Pack Re lam, Im lam, Re w, Im w (H, N); drop_silent leaves out those with w = 0.
 
-    Channels are taken by count, or in their own order where that costs less than bringing them together.
+    Channels are sorted by how many modes they hold, or keep their order where sorting would cost more than it saves.
     """
     from aireprune.kernels.numba.s4d import place_modes
 
@@ -153,9 +152,10 @@ def _packed(*tensors: Tensor, drop_silent: bool) -> tuple[Packed, int, ModuleTyp
     """The modes packed, how many jobs to make of one sequence, and the module of kernels."""
     from aireprune.kernels.numba import s4d as numba_s4d
     from aireprune.kernels.numba.compile import threads
+    from aireprune.kernels.numba.lanes import lane_count
 
     *parts, u = (tensor.detach().numpy() for tensor in tensors)
-    packed = pack(tuple(parts), numba_s4d.lanes(u.dtype), drop_silent)
+    packed = pack(tuple(parts), lane_count(u.dtype), drop_silent)
     enough = 2 * threads()
     return packed, 1 if len(u) >= enough else min(len(packed.channel), -(-enough // max(len(u), 1))), numba_s4d
 

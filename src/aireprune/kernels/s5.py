@@ -10,25 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from aireprune.kernels.inputs import dense, expect, forward_mode
-from aireprune.kernels.scan import HAVE_NUMBA, fresh
-
-ACTIVATIONS = ("", "gelu", "half_glu1", "half_glu2", "full_glu")
-NORMS = ("", "pre_batch", "pre_layer", "post_batch", "post_layer")
-METHODS = ("zoh", "bilinear")
-BILINEAR = METHODS.index("bilinear")
-
-
-def wants_grad(x: Tensor, module: nn.Module) -> bool:
-    return torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in module.parameters()))
-
-
-def fusible(z: Tensor, module: nn.Module) -> bool:
-    """Whether the operators below can take the place of the module's forward: no gradient is wanted, z is on the CPU."""
-    here = HAVE_NUMBA and z.device.type == "cpu" and z.is_floating_point()
-    return here and not wants_grad(z, module) and not forward_mode()
+from aireprune.kernels.inputs import dense, expect
+from aireprune.kernels.numba.s5_codes import ACTIVATIONS, BILINEAR, METHODS, NORMS
+from aireprune.kernels.scan import fresh
 
 
 def s5_block(
@@ -52,8 +38,8 @@ def s5_block(
 
     poles: real parts, imaginary parts and logarithms of steps, (P,) each, continuous; steps are multiplied by step_rescale
     and real parts cut off at clip_at. b (P, h, 2); c: (h, P, 2) for each direction; d (h,). y = c_scale Re(C x) + d u
-    with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1 and out2, as far as the activation
-    has them. norm: where it is and which; norm_weights: weight and bias and, for a batch norm, its mean and variance,
+    with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1 and out2, those that the activation
+    has. norm: its place and kind; norm_weights: weight and bias and, for a batch norm, its mean and variance,
     (h,) each. Half precision is computed in single precision. reuse: the result may take the place of z; touching
     fresh memory costs as much as a third of the arithmetic.
     """

@@ -7,7 +7,6 @@ kernels CUDA tensors; whatever is left gets the plain torch reference, which aut
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,6 @@ from torch import Tensor
 
 from aireprune.kernels.inputs import expect, forward_mode
 from aireprune.kernels.triton.support import have_triton
-
-HAVE_NUMBA = importlib.util.find_spec("numba") is not None
 
 
 def fresh(like: Tensor, *shape: int) -> Tensor:
@@ -35,7 +32,7 @@ def diagonal_scan(lam: Tensor, bu: Tensor, bidirectional: bool = False) -> Tenso
         return diagonal_scan(lam, bu.float(), bidirectional).to(bu.dtype)
     expect("diagonal_scan", lam=(lam, (bu.shape[-1] // 2,)), bu=(bu, (*bu.shape[:2], 2 * len(lam))))
     lam_re, lam_im = lam.real.contiguous().to(bu.dtype), lam.imag.contiguous().to(bu.dtype)
-    fast = HAVE_NUMBA if bu.device.type == "cpu" else bu.is_cuda and have_triton()
+    fast = bu.device.type == "cpu" or (bu.is_cuda and have_triton())
     if fast and bu.dtype in (torch.float32, torch.float64) and not forward_mode():
         return _diagonal_scan(lam_re, lam_im, bu, bidirectional)
     return diagonal_scan_reference(lam_re, lam_im, bu, bidirectional)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.kernels.inputs import LOG2E, columns, dense, expect, forward_mode, needs_grad
-from aireprune.kernels.scan import HAVE_NUMBA
+from aireprune.kernels.inputs import columns, dense, expect, forward_mode, needs_grad
+from aireprune.kernels.numba.constants import LOG2E
 from aireprune.kernels.triton.support import have_triton
 
 HAVE_MAMBA_SSM = importlib.util.find_spec("mamba_ssm") is not None
@@ -48,7 +48,7 @@ def selective_scan(
         dt_bias=(dt_bias, (channels,)), z=(z, per_channel), initial=(initial, (batch, channels, n)),
     )  # fmt: skip
     working = torch.float64 if x.dtype == torch.float64 else torch.float32
-    numba = HAVE_NUMBA and x.device.type == "cpu" and not forward_mode()
+    numba = x.device.type == "cpu" and not forward_mode()
     arguments = (
         x.to(working),
         dt.to(working),
@@ -128,7 +128,7 @@ def selective_step(
         "selective_step", state=(state, (batch, channels, n)), dt=(dt, (batch, channels)), A=(A, (channels, n)),
         B=(B, (batch, n)), C=(C, (batch, n)), D=(D, (channels,)), dt_bias=(dt_bias, (channels,)), z=(z, (batch, channels)),
     )  # fmt: skip
-    if HAVE_NUMBA and x.device.type == "cpu" and x.dtype == state.dtype == torch.float32 and state.is_contiguous():
+    if x.device.type == "cpu" and x.dtype == state.dtype == torch.float32 and state.is_contiguous():
         out: Tensor = _selective_step(state, x, dt, A.float(), B, C, D.float(), dt_bias.float(), z)
         return out
     gate = None if z is None else z[:, None]

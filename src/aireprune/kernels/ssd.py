@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.kernels.inputs import LOG2E, dense, expect, forward_mode, needs_grad
-from aireprune.kernels.scan import HAVE_NUMBA
+from aireprune.kernels.inputs import dense, expect, forward_mode, needs_grad
+from aireprune.kernels.numba.constants import LOG2E
 
 CHUNK = 32  # time steps that one matrix product covers; longer chunks spend more on their decay matrices
 
@@ -47,7 +47,7 @@ def ssd_scan(
     tensors = [t.to(working) for t in (x, dt, A, B, C, D, dt_bias)]
     state = x.new_zeros(batch, heads, width, n) if initial is None else initial
     state = state.to(working)
-    fused = HAVE_NUMBA and x.device.type == "cpu" and not needs_grad(*tensors, state) and not forward_mode()
+    fused = x.device.type == "cpu" and not needs_grad(*tensors, state) and not forward_mode()
     run: Any = _ssd_scan if fused else ssd_chunked
     y, final = run(*tensors, float(limits[0]), float(limits[1]), state)
     return y.to(x.dtype), final
@@ -63,7 +63,7 @@ def ssd_step(
         "ssd_step", state=(state, (batch, heads, width, n)), dt=(dt, (batch, heads)), A=(A, (heads,)), D=(D, (heads,)),
         dt_bias=(dt_bias, (heads,)), B=(B, (batch, groups, n)), C=(C, (batch, groups, n)),
     )  # fmt: skip
-    if HAVE_NUMBA and x.device.type == "cpu" and single and state.is_contiguous() and heads % max(groups, 1) == 0:
+    if x.device.type == "cpu" and single and state.is_contiguous() and heads % max(groups, 1) == 0:
         out: Tensor = _ssd_step(state, x, dt.float(), A.float(), B.float(), C.float(), D.float(), dt_bias.float())
         return out
     y, final = ssd_scan(x[:, None], dt[:, None], A, B[:, None], C[:, None], D, dt_bias, initial=state)

@@ -61,8 +61,8 @@ def _forward_for(module: nn.Module) -> Any:
     return _mamba_forward if name in MAMBA else _mamba2_forward if name in MAMBA2 else None
 
 
-def _stock(mixer: Any, x: Tensor, cache: Any) -> bool:
-    """Whether the stock forward has to run."""
+def _needs_stock_forward(mixer: Any, x: Tensor, cache: Any) -> bool:
+    """Whether the kernels cannot serve this call."""
     recording = cache is not None and cache.is_recording_past(mixer.layer_idx)
     return x.device.type != "cpu" or mixer.activation not in ("silu", "swish") or recording
 
@@ -102,7 +102,7 @@ def _mamba_forward(
     self: Any, hidden_states: Tensor, cache_params: Any = None, attention_mask: Tensor | None = None, **kwargs: Any
 ) -> Any:
     """MambaMixer, FalconMambaMixer and JambaMambaMixer; the latter two normalise dt, B and C."""
-    if _stock(self, hidden_states, cache_params):
+    if _needs_stock_forward(self, hidden_states, cache_params):
         return type(self).forward(self, hidden_states, cache_params, attention_mask, **kwargs)
     window, state = _cached(self, cache_params)
     u, gate = self.in_proj(_masked(hidden_states, attention_mask)).chunk(2, dim=-1)
@@ -126,7 +126,7 @@ def _mamba2_forward(
 ) -> Any:
     """The Mamba-2 mixers. FalconH1 scales its projection and may do without the gated norm."""
     packed = kwargs.get("seq_idx") is not None or kwargs.get("cu_seqlens") is not None
-    if packed or _stock(self, hidden_states, cache_params):
+    if packed or _needs_stock_forward(self, hidden_states, cache_params):
         return type(self).forward(self, hidden_states, cache_params, attention_mask, **kwargs)
     window, state = _cached(self, cache_params)
     batch, length, _ = hidden_states.shape

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.kernels.s4d import s4d
+from aireprune.models.discretize import discretize
+from aireprune.models.dropout import TimeDropout
 from aireprune.models.heads import make_head, pooled
 from aireprune.models.s4d_config import S4DConfig
-from aireprune.models.s5 import TimeDropout, discretize
 
 
 class S4DKernel(nn.Module):

@@ -13,43 +13,35 @@ on each side of it), and a layer may have any number of states, zero included.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.modules import module as _everywhere
 
-from aireprune.kernels.s5 import fusible, s5_block, wants_grad
+from aireprune.families.s5 import CLIP_EIGS_AT
+from aireprune.kernels.s5_dispatch import fused_block, fused_features, fused_layer
 from aireprune.kernels.scan import diagonal_scan
+from aireprune.models.discretize import discretize
+from aireprune.models.dropout import TimeDropout
 from aireprune.models.heads import make_head, pooled
 from aireprune.models.s5_config import S5Config
 
-CLIP_EIGS_AT = -1e-4
 LAYER_NORM_EPS = 1e-6  # Flax's default, not torch's
-SLICE = 24 << 20  # bytes of activations that go through all layers before others do: memory that stays, faults no page
-
-
-def discretize(lam: Tensor, step: Tensor, method: str) -> tuple[Tensor, Tensor]:
-    """Continuous pole and step -> discrete pole and the factor that turns B into its discrete form."""
-    if method == "zoh":
-        z = lam * step
-        tiny = z.abs() < 1e-4  # (e^z - 1)/z by its series, where the quotient cancels; the limit at a zero pole is 1
-        safe = torch.where(tiny, torch.ones_like(z), z)
-        return torch.exp(z), torch.where(tiny, 1 + z / 2 + z * z / 6, (torch.exp(safe) - 1) / safe) * step
-    half = lam * (step / 2)
-    return (1 + half) / (1 - half), step / (1 - half)
+Kinds = dict[str, tuple[type[nn.Module], ...]]  # of a module's parts by name, for `aireprune.kernels.s5_dispatch`
 
 
 class S5SSM(nn.Module):
     """u (b, L, h) -> y (b, L, h), the state space layer alone."""
 
+    stock: ClassVar[Kinds] = {}
+
     def __init__(self, config: S5Config, modes: int):
         super().__init__()
         self.conj_sym, self.bidirectional = config.conj_sym, config.bidirectional
-        self.discretization, self.clip_eigs = config.discretization, config.clip_eigs
-        self.step_rescale, self.modes = config.step_rescale, modes
+        self.discretization, self.step_rescale = config.discretization, config.step_rescale
+        self.clip_at, self.modes = CLIP_EIGS_AT if config.clip_eigs else math.inf, modes
         h, d = config.h, 2 if config.bidirectional else 1
         self.Lambda_re = nn.Parameter(torch.empty(modes))
         self.Lambda_im = nn.Parameter(torch.empty(modes))
@@ -70,23 +62,10 @@ class S5SSM(nn.Module):
 
     def discrete(self) -> tuple[Tensor, Tensor]:
         """Discretised poles (P,) and input matrix (P, h), complex."""
-        re = self.Lambda_re.clamp(max=CLIP_EIGS_AT) if self.clip_eigs else self.Lambda_re
+        re = self.Lambda_re.clamp(max=self.clip_at)
         step = self.step_rescale * torch.exp(self.log_step[:, 0])
         lam, factor = discretize(torch.complex(re, self.Lambda_im), step, self.discretization)
         return lam, factor[:, None] * torch.view_as_complex(self.B)
-
-    def as_stored(self) -> dict[str, Any]:
-        """The layer as `s5_block` takes it: parameters that are not discretised yet, and how they are to be."""
-        return {
-            "poles": (self.Lambda_re, self.Lambda_im, self.log_step[:, 0]),
-            "step_rescale": self.step_rescale,
-            "clip_at": CLIP_EIGS_AT if self.clip_eigs else math.inf,
-            "method": self.discretization,
-            "b": self.B,
-            "c": self.readouts(),
-            "c_scale": self.readout_scale,
-            "d": self.D,
-        }
 
     @property
     def readout_scale(self) -> float:
@@ -96,8 +75,8 @@ class S5SSM(nn.Module):
     def forward(self, u: Tensor) -> Tensor:
         if self.modes == 0:
             return u * self.D
-        if fusible(u, self):
-            return s5_block(u, **self.as_stored())
+        if (y := fused_layer(self, u)) is not None:
+            return y
         lam, b_bar = self.discrete()
         bu = u @ torch.cat([b_bar.real, b_bar.imag]).to(u.dtype).T  # (b, L, 2P)
         x = diagonal_scan(lam, bu, self.bidirectional)  # (b, L, d, 2P)
@@ -112,33 +91,16 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
 
 
-class TimeDropout(nn.Module):
-    """Dropout that drops a feature for the whole sequence (Flax's broadcast over time)."""
-
-    def __init__(self, p: float):
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
-            return x
-        keep = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= self.p
-        return x * (keep.to(x.dtype) / (1 - self.p))
-
-
-def _stock(module: nn.Module, *kinds: type[nn.Module]) -> bool:
-    """Whether the module is one of these, unchanged, and no hook sees what goes in or comes out, and may keep it."""
-    return type(module) in kinds and not (
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or "forward" in module.__dict__
-        or _everywhere._global_forward_hooks
-        or _everywhere._global_forward_pre_hooks
-    )
-
-
 class S5Block(nn.Module):
     """Norm, state space layer, activation and gate, residual: z (b, L, h) -> (b, L, h)."""
+
+    stock: ClassVar[Kinds] = {
+        "seq": (S5SSM,),
+        "norm": (BatchNorm, nn.LayerNorm),
+        "out1": (nn.Linear,),
+        "out2": (nn.Linear,),
+        "drop": (TimeDropout,),
+    }
 
     def __init__(self, config: S5Config, modes: int):
         super().__init__()
@@ -161,44 +123,11 @@ class S5Block(nn.Module):
             return self.drop(self.out1(g) * torch.sigmoid(self.out2(g)))
         return self.drop((y if self.activation == "half_glu2" else g) * torch.sigmoid(self.out2(g)))
 
-    def forward(self, z: Tensor, reuse: bool = False) -> Tensor:
-        """reuse: the result may take the place of z, if no gradient is wanted."""
-        if self.whole and fusible(z, self):
-            return self.fused(z, reuse)
+    def forward(self, z: Tensor) -> Tensor:
+        if (fused := fused_block(self, z)) is not None:
+            return fused
         out = z + self.gate(self.seq(self.norm(z) if self.prenorm else z))
         return out if self.prenorm else self.norm(out)
-
-    @property
-    def whole(self) -> bool:
-        """Whether no part has to run by itself, because it is in training, or someone listens to it or has replaced it."""
-        gates = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
-        norm = self.norm
-        return (
-            _stock(self.seq, S5SSM)
-            and _stock(self.drop, TimeDropout)
-            and _stock(norm, BatchNorm, nn.LayerNorm)
-            and norm.weight is not None
-            and norm.bias is not None
-            and getattr(norm, "running_var", norm.weight) is not None
-            and all(_stock(gate, nn.Linear) and gate.bias is not None for gate in gates)
-            and not any(part.training for part in self.children())
-        )
-
-    def fused(self, z: Tensor, reuse: bool = False) -> Tensor:
-        """A whole block as one operator, if no gradient is wanted. It takes the weights as they are at this call."""
-        norm, batch = self.norm, isinstance(self.norm, BatchNorm)
-        statistics = (norm.running_mean, norm.running_var) if isinstance(norm, BatchNorm) else ()
-        gates: list[nn.Linear] = [getattr(self, name) for name in ("out1", "out2") if hasattr(self, name)]
-        return s5_block(
-            z,
-            **self.seq.as_stored(),
-            activation=self.activation,
-            gates=[(gate.weight, gate.bias) for gate in gates],
-            norm=("pre" if self.prenorm else "post") + ("_batch" if batch else "_layer"),
-            norm_weights=[norm.weight, norm.bias, *statistics],
-            eps=norm.eps,
-            reuse=reuse,
-        )
 
 
 class S5Model(nn.Module):
@@ -210,6 +139,7 @@ class S5Model(nn.Module):
     """
 
     family = "s5"
+    stock: ClassVar[Kinds] = {"encoder": (nn.Linear,), "layers": (S5Block,)}
 
     def __init__(self, config: S5Config):
         super().__init__()
@@ -223,41 +153,18 @@ class S5Model(nn.Module):
             return F.embedding(x.long(), self.encoder.weight.T + self.encoder.bias)
         return self.encoder(x)
 
+    def pool(self, z: Tensor, lengths: Tensor | None) -> Tensor:
+        """The stack's output (b, L, h) as the head takes it: (b, h), or all of it in mode tokens."""
+        return pooled(z, lengths, self.config.mode)
+
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        if not self._unseen(x):
+        features = fused_features(self, x, lengths)
+        if features is None:
             z = self.encode(x)
             for layer in self.layers:
                 z = layer(z)
-            return self.decoder(pooled(z, lengths, self.config.mode))
-        size = x.shape[0] * x.shape[1] * self.config.h * self.encoder.weight.element_size()
-        slices = 1 if self.config.mode == "tokens" else min(len(x), -(-size // SLICE))
-        parts = [self._features(part, some) for part, some in _split(x, lengths, slices)]
-        return self.decoder(parts[0] if len(parts) == 1 else torch.cat(parts))
-
-    def _unseen(self, x: Tensor) -> bool:
-        """Whether nobody sees what passes between the layers, so that it may be overwritten and come in slices."""
-        return (
-            not torch.compiler.is_compiling()
-            and not wants_grad(x, self)
-            and _stock(self.encoder, nn.Linear)
-            and fusible(self.encoder.weight, self)
-            and all(_stock(layer, S5Block) and layer.whole for layer in self.layers)
-        )
-
-    def _features(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        """What the head takes of a few sequences; all layers work in the same memory."""
-        z = self.encode(x)
-        for layer in self.layers:
-            assert isinstance(layer, S5Block)
-            z = layer.fused(z, reuse=True)
-        return pooled(z, lengths, self.config.mode)
-
-
-def _split(x: Tensor, lengths: Tensor | None, count: int) -> list[tuple[Tensor, Tensor | None]]:
-    if count < 2:
-        return [(x, lengths)]
-    parts = x.tensor_split(count)
-    return list(zip(parts, [None] * count if lengths is None else lengths.tensor_split(count), strict=True))
+            features = self.pool(z, lengths)
+        return self.decoder(features)
 
 
 def hippo_normal(n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,13 +1,25 @@
-"""Compiled kernels are kept on disk, and not beyond a change of anything they are made of."""
+"""Compiled kernels are kept on disk, not beyond a change of anything they are made of; how they use threads."""
 
 from __future__ import annotations
 
+import ast
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import numba
+import torch
+
+from aireprune.kernels.numba import compile as kernels
+from aireprune.kernels.scan import diagonal_scan
 
 USER = """
 import sys
 from pathlib import Path
+import llvmlite.binding as llvm
+if sys.argv[2] == "other":
+    llvm.get_host_cpu_name = lambda: "generic"
 from aireprune.kernels.numba import compile as kernels
 kernels._HERE = Path(sys.argv[1])
 sys.path.insert(0, sys.argv[1])
@@ -29,18 +41,84 @@ def once(x):
 """
 
 
-def run(folder):
-    done = subprocess.run([sys.executable, "-c", USER, str(folder)], capture_output=True, text=True, check=False)
+def write(folder, helper=HELPER):
+    (folder / "caller.py").write_text(CALLER)
+    (folder / "helper.py").write_text(helper)
+
+
+def run(folder, processor="this"):
+    """What a kernel of that folder returns in a process of its own, and how often its compiled code was found."""
+    command = [sys.executable, "-c", USER, str(folder), processor]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # sources may change within a second
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     value, hits = done.stdout.split()
     return float(value), int(hits)
 
 
+def folders(folder):
+    return {path.name for path in (folder / "__pycache__").glob("kernels-*")}
+
+
 def test_a_change_in_a_module_that_is_called_is_noticed(tmp_path):
-    (tmp_path / "caller.py").write_text(CALLER)
-    (tmp_path / "helper.py").write_text(HELPER)
+    write(tmp_path)
     assert run(tmp_path) == (4.0, 0)
     assert run(tmp_path) == (4.0, 1)
-    (tmp_path / "helper.py").write_text(HELPER.replace("x + 1", "x + 5"))
+    write(tmp_path, HELPER.replace("x + 1", "x + 5"))
     assert run(tmp_path) == (12.0, 0)
-    assert len(list((tmp_path / "__pycache__").glob("kernels-*"))) == 1
+    assert len(folders(tmp_path)) == 1
+
+
+def test_machines_that_share_an_installation_keep_their_kernels(tmp_path):
+    write(tmp_path)
+    assert run(tmp_path) == (4.0, 0)
+    (ours,) = folders(tmp_path)
+    assert run(tmp_path, "other") == (4.0, 0)
+    assert run(tmp_path) == (4.0, 1)
+    write(tmp_path, HELPER.replace("x + 1", "x + 5"))
+    assert run(tmp_path, "other") == (12.0, 0)
+    assert ours in folders(tmp_path)
+    assert len(folders(tmp_path)) == 2  # of the other machine's only the newest
+
+
+def test_kernels_are_made_of_nothing_but_the_sources_that_name_their_folder():
+    """Else a change elsewhere would go unnoticed by the compiled code; where code is kept is no part of it."""
+    sources = sorted(Path(kernels.__file__).parent.glob("*.py"))
+    assert len(sources) > 10
+    for path in sources:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aireprune"):
+                allowed = ("aireprune.kernels.numba", "aireprune.folders")
+                assert node.module.startswith(allowed), f"{path.name} imports {node.module}"
+
+
+def test_kernels_use_no_more_threads_than_torch_may(monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(numba, "set_num_threads", seen.append)
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 2)
+    diagonal_scan(torch.tensor([0.5 + 0.1j, 0.2j]), torch.ones(2, 5, 4))
+    assert seen == [1, 2]
+
+
+AT_ONCE = """
+import threading, torch
+from aireprune.kernels.scan import diagonal_scan
+lam, bu = torch.full((4,), 0.5 + 0.1j), torch.randn(4, 500, 8)
+found = []
+def work():
+    for _ in range(20):
+        found.append(diagonal_scan(lam, bu))
+workers = [threading.Thread(target=work) for _ in range(3)]
+for worker in workers: worker.start()
+for worker in workers: worker.join()
+import numba
+assert numba.threading_layer() == "workqueue"
+assert len(found) == 60 and all(torch.equal(x, found[0]) for x in found)
+"""
+
+
+def test_python_threads_take_turns_where_numba_needs_it():
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue"}
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

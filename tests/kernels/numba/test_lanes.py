@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 from scipy.special import expit
 
 from aireprune.kernels.numba import lanes as numba_lanes
-from aireprune.kernels.numba.lanes import Lanes, lanes
+from aireprune.kernels.numba.lanes import Lanes, lane_count
 
 
 def cubic(x):
@@ -57,13 +57,13 @@ def test_functions_of_vectors(name, dtype, splits, monkeypatch):
     info = np.finfo(dtype)
     most = info.maxexp - 2 if name == "exp2" else 1e4
     x = np.concatenate([np.linspace(-30, 30, 4099), [0.0, -0.0, info.tiny, most, -most]]).astype(dtype)
-    x = np.pad(x, (0, -len(x) % lanes(dtype)))
+    x = np.pad(x, (0, -len(x) % lane_count(dtype)))
     y = np.empty_like(x)
-    run(x, y, lanes(dtype))
+    run(x, y, lane_count(dtype))
     exact = x.astype(np.float64)
     expected = reference(exact)
     relative = info.eps * (5 + 2 * exponent(exact)) if dtype == np.float32 else 1e-14 * (1 + exponent(exact))
     assert (np.abs(y - expected) <= relative * np.abs(expected) + 4 * info.tiny * (1 + np.abs(exact))).all()
     x[::3] = np.nan
-    run(x, y, lanes(dtype))
+    run(x, y, lane_count(dtype))
     np.testing.assert_array_equal(np.isnan(y), np.isnan(x))

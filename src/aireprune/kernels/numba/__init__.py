@@ -1,1 +1,1 @@
-"""The operators compiled for CPUs."""
+"""The operators compiled for CPUs by numba."""

@@ -1,8 +1,9 @@
 """`numba.njit` for our kernels: how they are compiled, kept on disk and called.
 
 Numba's own cache looks only at the file of the function it compiles: after an upgrade that changed a module the function
-calls into, it would go on running the old code. So kernels are kept in a folder named after the sources of all of
-them and after the processor, whose vector width is in the sources' constants.
+calls into, it would go on running the old code. So compiled kernels are kept in a folder that is named after the
+processor they are for and after the sources of all of them. What the sources import from this package beyond their
+own folder must not change what is compiled.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 import numba
 import torch
+from numba import types
+from numba.extending import intrinsic
 
 from aireprune.folders import cache_folder
+from aireprune.kernels.numba import cpu
 
-FAST = {"contract", "reassoc", "nsz"}  # fast-math that keeps what is no number
+FAST = {"contract", "reassoc", "nsz"}  # fast-math flags that still propagate NaN
 _HERE = Path(__file__).parent
 _TURN = threading.Lock()
 
@@ -38,8 +41,19 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
+@intrinsic
+def keep_apart(context: Any) -> Any:
+    """At the top of a compiled function: it is not inlined, so one copy of it is compiled instead of one per call."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 def threads() -> int:
-    """How many threads a kernel gets that is called from here."""
+    """How many threads a kernel gets when it is called from this thread."""
     return min(torch.get_num_threads(), numba.get_num_threads())
 
 
@@ -60,10 +74,10 @@ def _launcher(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _turn() -> AbstractContextManager[Any]:
-    """Numba's last resort, its work queue, ends the process if two Python threads use it at once."""
+    """The work queue, the threading layer numba falls back to, ends the process if two Python threads use it at once."""
     try:
         return _TURN if numba.threading_layer() == "workqueue" else nullcontext()  # type: ignore[attr-defined]
-    except ValueError:  # not chosen yet: the first kernel that runs does it
+    except ValueError:  # not chosen yet: the first kernel that runs chooses it
         return _TURN
 
 
@@ -73,7 +87,7 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     settings.CACHE_DIR = _folder(chosen)
     try:
         return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # nothing can be written anywhere: compile anew in every process
+    except RuntimeError:  # nothing can be written anywhere: every process compiles for itself
         return numba.njit(**options)(function)
     finally:
         settings.CACHE_DIR = chosen
@@ -81,18 +95,26 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 @functools.cache
 def _folder(chosen: str) -> str:
-    """Where this version's compiled code is: where the user wants it, beside the modules, or in the user's cache."""
-    digest = hashlib.blake2b(
-        f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}".encode(), digest_size=8
-    )
-    for path in sorted(_HERE.glob("*.py")):
-        digest.update(path.read_bytes())
-    name, beside = f"kernels-{digest.hexdigest()}", _HERE / "__pycache__"
+    """Where this version's compiled code is: where the user wants it, beside the modules, or in the user's cache.
+
+    Beside the modules, code compiled for the same processor from older sources is removed. Machines that share the
+    installation keep theirs.
+    """
+    machine = _digest(f"{cpu.TRIPLE} {cpu.NAME} {cpu.SETTINGS}".encode())
+    name = f"kernels-{machine}-{_digest(*(path.read_bytes() for path in sorted(_HERE.glob('*.py'))))}"
+    beside = _HERE / "__pycache__"
     if chosen:
         return str(Path(chosen) / name)
     if not os.access(beside if beside.is_dir() else _HERE, os.W_OK):
         return str(cache_folder() / name)
-    for old in beside.glob("kernels-*"):
+    for old in beside.glob(f"kernels-{machine}-*"):
         if old.name != name:
             shutil.rmtree(old, ignore_errors=True)
     return str(beside / name)
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.blake2b(digest_size=6)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Flush-to-zero for numba workers.
 
 A stable scan over a zero-padded input decays into denormal numbers, which x86 handles about 6x slower than
@@ -7,15 +8,14 @@ every parallel body saves the register, sets FTZ and DAZ, and puts the old value
 
 from __future__ import annotations
 
-import platform
-
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from aireprune.kernels.numba.cpu import IS_X86
+
 _FTZ_AND_DAZ = 0x8040  # bits 15 and 6 of MXCSR
-_IS_X86 = platform.machine().lower() in {"x86_64", "amd64", "i686"}
 
 
 def _call_mxcsr(builder, name, pointer):
@@ -44,7 +44,7 @@ def _write_mxcsr(typing_context, value):
     return types.void(types.uint32), codegen
 
 
-if _IS_X86:
+if IS_X86:
 
     @njit(inline="always")
     def flush_denormals():
@@ -57,7 +57,7 @@ if _IS_X86:
     def restore_denormals(old):
         _write_mxcsr(types.uint32(old))
 
-else:  # other machines have no such penalty worth an instruction of their own
+else:  # elsewhere denormal numbers cost little, so the register stays as it is
 
     @njit(inline="always")
     def flush_denormals():

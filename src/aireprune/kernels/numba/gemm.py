@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 """A matrix product that numba kernels can call from any thread: small tiles of the output held in vector registers.
 
-BLAS would do, but numba's np.dot needs SciPy, packs the weights anew on every call, and its own threads fight with
-numba's. Here the weights are packed once, bias is free, and the product is written where the next step reads it: into
-a chunk that is still in cache. On an AVX-512 machine it runs at 80-100 % of MKL's speed.
+BLAS would do, but numba's np.dot needs SciPy, packs the weights on every call, and its threads compete with numba's.
+Here the weights are packed once, bias is free, and the product is written where the next step reads it, into a chunk
+that is still in cache. `tools/s5_block_parts.py` compares its speed with that of torch.
 
     out[i, j] = bias[j] + sum over q of a[i, q] * w[j, q]
 
@@ -13,32 +13,18 @@ Rows of `out` are written in whole vectors: its row length must be at least `pad
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
-_FEATURES = llvm.get_host_cpu_features()
-if _FEATURES.get("avx512f"):  # 32 registers of 64 bytes
-    VECTOR, ROWS = 64, {4: 6, 3: 8, 2: 12, 1: 12}
-elif _FEATURES.get("avx"):  # 16 registers of 32 bytes
-    VECTOR, ROWS = 32, {2: 6, 1: 6}
-else:  # NEON: 32 registers of 16 bytes
-    VECTOR, ROWS = 16, {4: 6, 3: 8, 2: 12, 1: 12}
+from aireprune.kernels.numba.compile import keep_apart
+from aireprune.kernels.numba.cpu import REGISTER_BYTES, REGISTERS
+from aireprune.kernels.numba.lanes import Lanes
+
+# rows of a tile by its vectors of columns: sums, weights and a factor fill the registers
+ROWS = {4: 6, 3: 8, 2: 12, 1: 12} if REGISTERS == 32 else {2: 6, 1: 6}
 PANEL = max(ROWS)  # vectors of columns in a full panel
 DEPTH = 160  # most terms of the sum per pass: a panel of that depth stays in the first-level cache
-
-
-@intrinsic
-def keep_apart(context):
-    """At the top of a function: it is not inlined. One copy of it is compiled instead of one per call."""
-
-    def codegen(context, builder, signature, args):
-        builder.function.attributes.add("noinline")
-        return context.get_dummy_value()
-
-    return types.void(), codegen
 
 
 def _tile(vectors: int):
@@ -52,49 +38,38 @@ def _tile(vectors: int):
     @intrinsic
     def tile(context, a, a_at, a_stride, last, depth, w, w_at, start, start_at, start_stride, out, out_at, out_stride):
         whole = types.int64
-        signature = types.void(
-            a, whole, whole, whole, whole, w, whole, start, whole, whole, out, whole, whole
-        )  # fmt: skip
+        signature = types.void(a, whole, whole, whole, whole, w, whole, start, whole, whole, out, whole, whole)
 
         def codegen(context, builder, signature, args):
+            v, integer = Lanes(context, builder, signature.args[0].dtype, REGISTER_BYTES), ir.IntType(64)
             a_at, a_stride, last, depth = args[1:5]
             w_at, (start_at, start_stride), (out_at, out_stride) = args[6], args[8:10], args[11:13]
-            a, w, start, out = (
-                context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 5, 7, 10)
-            )
-            integer, scalar = ir.IntType(64), context.get_data_type(signature.args[0].dtype)
-            lanes = VECTOR // (signature.args[0].dtype.bitwidth // 8)
-            vector = ir.VectorType(scalar, lanes)
-            name = f"llvm.fma.v{lanes}f{signature.args[0].dtype.bitwidth}"
-            fma = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
-            row = [
-                builder.select(builder.icmp_signed("<", integer(r), last), integer(r), last) for r in range(rows)
-            ]  # fmt: skip
+            a, w, start, out = (v.start(signature.args[i], args[i]) for i in (0, 5, 7, 10))
+            row = [builder.select(builder.icmp_signed("<", integer(r), last), integer(r), last) for r in range(rows)]
 
             def pointers(base, at, stride):
                 return [builder.gep(base, [builder.add(at, builder.mul(r, stride))]) for r in row]
 
-            def vector_at(pointer, v):
-                return builder.bitcast(builder.gep(pointer, [integer(v * lanes)]), vector.as_pointer())
+            def columns(number):
+                return integer(number * v.count)
 
             a_row, start_row = pointers(a, a_at, a_stride), pointers(start, start_at, start_stride)
             out_row, panel = pointers(out, out_at, out_stride), builder.gep(w, [w_at])
-            align = signature.args[0].dtype.bitwidth // 8
-            cells = [(r, v) for r in range(rows) for v in range(vectors)]
-            first = {(r, v): builder.load(vector_at(start_row[r], v), align=align) for r, v in cells}
+            cells = [(r, number) for r in range(rows) for number in range(vectors)]
+            first = {(r, number): v.load(start_row[r], columns(number)) for r, number in cells}
             before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
             builder.branch(loop)
             builder.position_at_end(loop)
             q = builder.phi(integer)
             q.add_incoming(integer(0), before)
-            sums = {cell: builder.phi(vector) for cell in cells}
-            column = builder.gep(panel, [builder.mul(q, integer(vectors * lanes))])
-            weights = [builder.load(vector_at(column, v), align=align) for v in range(vectors)]
+            sums = {cell: builder.phi(v.vector) for cell in cells}
+            line = builder.gep(panel, [builder.mul(q, columns(vectors))])
+            weights = [v.load(line, columns(number)) for number in range(vectors)]
             new = {}
             for r in range(rows):
-                value = _broadcast(builder, builder.load(builder.gep(a_row[r], [q])), vector, lanes)
-                for v in range(vectors):
-                    new[r, v] = builder.call(fma, [value, weights[v], sums[r, v]])
+                value = v.broadcast(a_row[r], q)
+                for number in range(vectors):
+                    new[r, number] = v.multiply_add(value, weights[number], sums[r, number])
             following = builder.add(q, integer(1))
             q.add_incoming(following, loop)
             for cell in cells:
@@ -102,19 +77,13 @@ def _tile(vectors: int):
                 sums[cell].add_incoming(new[cell], loop)
             builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
             builder.position_at_end(after)
-            for r, v in cells:
-                builder.store(new[r, v], vector_at(out_row[r], v), align=align)
+            for r, number in cells:
+                v.store(new[r, number], out_row[r], columns(number))
             return context.get_dummy_value()
 
         return signature, codegen
 
     return tile
-
-
-def _broadcast(builder, value, vector, lanes):
-    undefined = ir.Constant(vector, ir.Undefined)
-    one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
 
 def _strip(vectors: int):
@@ -140,13 +109,14 @@ _strip3, _strip4 = (_strip(3), _strip(4)) if PANEL == 4 else (_strip2, _strip2)
 @njit
 def padded(n, itemsize):
     """n rounded up to whole vectors."""
-    lanes = VECTOR // itemsize
+    lanes = REGISTER_BYTES // itemsize
     return (n + lanes - 1) // lanes * lanes
 
 
 @njit
 def panels(n, itemsize):
-    columns = PANEL * (VECTOR // itemsize)
+    """How many panels n columns make."""
+    columns = PANEL * (REGISTER_BYTES // itemsize)
     return (n + columns - 1) // columns
 
 
@@ -155,12 +125,10 @@ def pack_panel(w, number, packed):
     """Panel `number` of w (n, k) into packed (padded(n) * k,)."""
     keep_apart()
     n, k = w.shape
-    column = number * PANEL * (VECTOR // w.itemsize)
-    columns = min(PANEL * (VECTOR // w.itemsize), padded(n, w.itemsize) - column)
+    column = number * PANEL * (REGISTER_BYTES // w.itemsize)
+    columns = min(PANEL * (REGISTER_BYTES // w.itemsize), padded(n, w.itemsize) - column)
     panel = packed[column * k : (column + columns) * k].reshape(k, columns)
-    for j_block in range(
-        0, columns, 16
-    ):  # blocks, so that the lines of both matrices are still in cache when they recur
+    for j_block in range(0, columns, 16):  # blocks: the lines of both matrices are still in cache when they recur
         for q_block in range(0, k, 16):
             for j in range(j_block, min(j_block + 16, columns)):
                 for q in range(q_block, min(q_block + 16, k)):
@@ -174,7 +142,7 @@ def gemm(a, a_row, rows, packed, n, bias, out, out_row):
     w (n, k) packed, bias (1, padded(n)).
     """
     keep_apart()
-    k, wide, lanes = a.shape[1], out.shape[1], VECTOR // a.itemsize
+    k, wide, lanes = a.shape[1], out.shape[1], REGISTER_BYTES // a.itemsize
     passes = (k + DEPTH - 1) // DEPTH
     for column in range(0, n, PANEL * lanes):
         vectors = min(PANEL, (n - column + lanes - 1) // lanes)

@@ -1,54 +1,37 @@
-# mypy: ignore-errors
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Vectors of channels in LLVM, for the kernels whose innermost block a compiler does not arrange well by itself.
 
 A vector is VECTOR_BYTES wide: one register with AVX-512, two with AVX2, four with NEON or SSE; LLVM splits it.
-exp2, softplus, SiLU and GELU are branch-free polynomials, accurate to a few units in the last place (`numba_math` has the
-same functions for loops that a compiler vectorises).
+exp2, softplus, SiLU and GELU are branch-free polynomials, accurate to a few units in the last place;
+`aireprune.kernels.numba.math` has the same functions for loops that a compiler vectorises.
 """
 
 from __future__ import annotations
 
-import math
-
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils
-from numba.core.codegen import get_host_cpu_features
+
+from aireprune.kernels.numba.constants import GELU_CUBE, GELU_SLOPE, LOG2E, interpolation
+from aireprune.kernels.numba.cpu import SPLITS_EXPONENTS
 
 VECTOR_BYTES = 64
-LOG2E = 1.4426950408889634
 
 
-def lanes(dtype: np.dtype) -> int:
-    """W: values per vector of a floating point type."""
+def lane_count(dtype: np.dtype) -> int:
+    """W: how many values of a floating point type a vector holds."""
     return VECTOR_BYTES // np.dtype(dtype).itemsize
-
-
-def _splits_exponents() -> bool:
-    """Whether numba compiles for a machine with instructions for u - floor(u) and for x 2^floor(u): AVX-512 DQ."""
-    settings = numba.config
-    features = settings.CPU_FEATURES or ("" if settings.CPU_NAME else get_host_cpu_features())
-    return "+avx512dq" in features.split(",")
-
-
-def _polynomial(function, degree, low, high):
-    """Coefficients, ascending, of the interpolation at Chebyshev nodes."""
-    series = np.polynomial.Chebyshev.interpolate(function, degree, [low, high])
-    return [float(c) for c in series.convert(kind=np.polynomial.Polynomial).coef]
 
 
 def _log1p_over(t):
     return np.log1p(t) / t
 
 
-SPLITS_EXPONENTS = _splits_exponents()  # else bits are added to exponents
-
 # by bytes of the type: 2^r on [0, 1] and on [-1/2, 1/2], and log1p(t) / t on [0, 1]
-_EXP2_UP = {4: _polynomial(np.exp2, 5, 0, 1), 8: _polynomial(np.exp2, 12, 0, 1)}
-_EXP2_AROUND = {4: _polynomial(np.exp2, 5, -0.5, 0.5), 8: _polynomial(np.exp2, 12, -0.5, 0.5)}
-_LOG1P = {4: _polynomial(_log1p_over, 8, 0, 1), 8: _polynomial(_log1p_over, 20, 0, 1)}
+_EXP2_UP = {4: interpolation(np.exp2, 5, 0, 1), 8: interpolation(np.exp2, 12, 0, 1)}
+_EXP2_AROUND = {4: interpolation(np.exp2, 5, -0.5, 0.5), 8: interpolation(np.exp2, 12, -0.5, 0.5)}
+_LOG1P = {4: interpolation(_log1p_over, 8, 0, 1), 8: interpolation(_log1p_over, 20, 0, 1)}
 _DOWN = 0b1001  # round down, raise nothing
 _MANTISSA = {4: 23, 8: 52}
 _SMALLEST = {4: -126.0, 8: -1022.0}  # exponents of the smallest normal number
@@ -57,11 +40,11 @@ _SMALLEST = {4: -126.0, 8: -1022.0}  # exponents of the smallest normal number
 class Lanes:
     """Loads, stores, arithmetic and functions of vectors; every array is addressed from its first element on."""
 
-    def __init__(self, context, builder, element):
+    def __init__(self, context, builder, element, vector_bytes=VECTOR_BYTES):
         self.context, self.builder = context, builder
         self.element = context.get_data_type(element)
         self.bytes = element.bitwidth // 8
-        self.count = VECTOR_BYTES // self.bytes
+        self.count = vector_bytes // self.bytes
         self.vector = ir.VectorType(self.element, self.count)
         self.word = ir.IntType(8 * self.bytes)
         self.words = ir.VectorType(self.word, self.count)
@@ -138,16 +121,22 @@ class Lanes:
     def sub(self, a, b):
         return self.builder.fsub(a, b, flags=("contract",))
 
+    def multiply_add(self, a, b, c):
+        """a b + c: one instruction where the processor has it, else a product and a sum."""
+        name = f"llvm.fmuladd.v{self.count}f{8 * self.bytes}"
+        signature = ir.FunctionType(self.vector, [self.vector] * 3)
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, signature, name), [a, b, c])
+
     def rotate(self, lr, li, xr, xi):
         """lam x, complex"""
         return self.sub(self.mul(lr, xr), self.mul(li, xi)), self.add(self.mul(lr, xi), self.mul(li, xr))
 
     def larger(self, a, b):
-        """The larger one, and a if that is not a number."""
+        """The larger of the two; a where either is NaN."""
         return self.builder.select(self.builder.fcmp_unordered(">", a, b), a, b)
 
     def smaller(self, a, b):
-        """The smaller one, and a if that is not a number."""
+        """The smaller of the two; a where either is NaN."""
         return self.builder.select(self.builder.fcmp_unordered("<", a, b), a, b)
 
     def magnitude(self, x):
@@ -172,7 +161,7 @@ class Lanes:
         return self._avx512("scalef", self.polynomial(fraction, _EXP2_UP[self.bytes]), u)
 
     def _avx512(self, name, *operands):
-        """An instruction of all lanes, rounding as everything else does."""
+        """An AVX-512 instruction on all lanes, in the current rounding mode."""
         kind = {4: "ps", 8: "pd"}[self.bytes]
         every, rounding = ir.Constant(ir.IntType(self.count), -1), ir.Constant(ir.IntType(32), 4)
         arguments = [*operands, self.zero(), every, rounding]
@@ -183,8 +172,8 @@ class Lanes:
         return self.builder.call(function, arguments)
 
     def _exp2_by_bits(self, u):
-        """Adding 1.5 * 2^mantissa rounds u to an integer, which then stands in the lowest bits; these two operations
-        must not be simplified, so they carry no flags (and the kernels no fast-math).
+        """Adding 1.5 * 2^mantissa rounds u to an integer, which then fills the lowest bits. Adding and subtracting it must
+        not be simplified, so these operations carry no flags, and the kernels no fast-math.
         """
         mantissa = _MANTISSA[self.bytes]
         u, magic = self.larger(u, self.constant(_SMALLEST[self.bytes])), self.constant(1.5 * 2**mantissa)
@@ -200,9 +189,8 @@ class Lanes:
     def softplus(self, x):
         """log(1 + e^x) = max(x, 0) + log1p(t), t = e^-|x|"""
         t = self.exp2(self.mul(self.magnitude(x), self.constant(-LOG2E)))
-        positive = self.builder.select(
-            self.builder.fcmp_ordered(">", x, self.zero()), x, self.zero()
-        )  # t may be no number
+        above = self.builder.fcmp_ordered(">", x, self.zero())  # false for NaN, which reaches the sum through t
+        positive = self.builder.select(above, x, self.zero())
         return self.add(self.mul(t, self.polynomial(t, _LOG1P[self.bytes])), positive)
 
     def damped(self, x, u):
@@ -220,8 +208,8 @@ class Lanes:
 
     def gelu(self, x):
         """x (1 + tanh(a)) / 2 = x sigmoid(2a) with a = sqrt(2/pi) (x + 0.044715 x^3)"""
-        once = -LOG2E * math.sqrt(8 / math.pi)
-        return self.damped(x, self.mul(x, self.polynomial(self.mul(x, x), [once, 0.044715 * once])))
+        slope = -LOG2E * GELU_SLOPE
+        return self.damped(x, self.mul(x, self.polynomial(self.mul(x, x), [slope, GELU_CUBE * slope])))
 
 
 @njit(inline="always")

@@ -14,19 +14,18 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-LOG2E = 1.4426950408889634
+from aireprune.kernels.numba.constants import LOG2E, interpolation
 
 
-def _polynomial(function, degree, low, high):
-    """Coefficients (float32, ascending) of the interpolation at Chebyshev nodes."""
-    series = np.polynomial.Chebyshev.interpolate(function, degree, [low, high])
-    return [np.float32(c) for c in series.convert(kind=np.polynomial.Polynomial).coef]
+def _single(function, degree, low, high):
+    """Coefficients of the interpolation in float32."""
+    return [np.float32(c) for c in interpolation(function, degree, low, high)]
 
 
 # 2^r on [-1/2, 1/2]
-_C0, _C1, _C2, _C3, _C4, _C5 = _polynomial(lambda r: 2.0**r, 5, -0.5, 0.5)
+_C0, _C1, _C2, _C3, _C4, _C5 = _single(lambda r: 2.0**r, 5, -0.5, 0.5)
 # atanh(s) / s as a polynomial in q = s^2, for s up to 1/3
-_T0, _T1, _T2, _T3, _T4 = _polynomial(lambda q: np.arctanh(np.sqrt(q)) / np.sqrt(q), 4, 0.0, 1 / 9)
+_T0, _T1, _T2, _T3, _T4 = _single(lambda q: np.arctanh(np.sqrt(q)) / np.sqrt(q), 4, 0.0, 1 / 9)
 
 
 @intrinsic

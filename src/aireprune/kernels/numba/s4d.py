@@ -25,13 +25,13 @@ from numba.extending import intrinsic
 
 from aireprune.kernels.numba.compile import kernel
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
-from aireprune.kernels.numba.lanes import Lanes, lanes
+from aireprune.kernels.numba.lanes import Lanes
 
 CHUNK = 32
 
 
 def _make_advance(modes):
-    """x_t = lam x_{t-1} + u_t, y_t += Re(w x_t) for so many mode rows from `first` on, over `steps` steps."""
+    """x_t = lam x_{t-1} + u_t, y_t += Re(w x_t) for `modes` mode rows from `first` on, over `steps` steps."""
 
     @intrinsic
     def advance(typing_context, params, state, u, y, first, steps):
@@ -182,7 +182,7 @@ def _gather(values, b, base, steps, reverse, channel, run, out):
 
 @njit(inline="always")
 def _scatter(rows, b, base, steps, reverse, channel, valid, run, out):
-    """The way back: the group's lanes of `out` become the rows; lanes from `valid` on are nobody's."""
+    """The way back: the group's lanes of `out` become the rows; lanes from `valid` on belong to no channel."""
     length, h, width = out.shape[1], out.shape[2], rows.shape[1]
     t, sign = (length - 1 - base, -1) if reverse else (base, 1)
     if run:
@@ -255,6 +255,3 @@ def correlations(params, start, channel, run, u, g, sums, parts):
                     for k in range(width):
                         sums[b, m, part_of, k] = state[m, 4 + part_of, k]
         restore_denormals(register)
-
-
-__all__ = ["CHUNK", "correlations", "lanes", "place_modes", "scan"]

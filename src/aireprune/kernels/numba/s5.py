@@ -6,7 +6,7 @@ Shapes: b batch, L time, h features, P modes, d directions; [Re | Im] side by si
     u = z, or its rows normalised      x_t = lam x_{t-1} + b_bias + B u_t  (and backwards)      y = C x + skip u + shift
     g = gelu(y)      v = W g + w_bias      out = z + gated(y, g, v), or its rows normalised
 
-A batch is worked off in groups of sequences, each sequence in chunks of CHUNK steps: first B u of every chunk and the
+A batch is processed in groups of sequences, each sequence in chunks of CHUNK steps: first B u of every chunk and the
 state that the chunk alone would end with, then the states that enter the chunks (a recurrence over chunks with
 lam^CHUNK), then scan, readout, activation, gate and residual of every chunk. All chunks of a group are independent in
 the first and the last step, so the threads are busy whatever the batch size, and B u, the only thing kept of the length
@@ -18,18 +18,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from aireprune.kernels.numba.compile import FAST, kernel
+from aireprune.kernels.numba.compile import FAST, keep_apart, kernel
+from aireprune.kernels.numba.constants import CACHE_LINE
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
-from aireprune.kernels.numba.gemm import gemm, keep_apart, pack_panel, padded, panels
+from aireprune.kernels.numba.gemm import gemm, pack_panel, padded, panels
 from aireprune.kernels.numba.recurrence import recurrence
-from aireprune.kernels.numba.s5_rows import LAYER, PRE_LAYER, add_skip, copy, finish, join, normalize, skip_and_gelu
+from aireprune.kernels.numba.s5_codes import LAYER, PRE_LAYER
+from aireprune.kernels.numba.s5_rows import add_skip, copy, finish, join, normalize, skip_and_gelu
 from aireprune.kernels.numba.s5_weights import constants, discrete, input_row, norm_factors, readout_row
 
 CHUNK = 96  # steps; a multiple of every tile's rows
-_BUDGET = (
-    7 << 18
-)  # bytes of B u per thread that may wait for their readout, unless one sequence has more: less than 2 MB of
-# second-level cache, so that weights and a chunk fit beside them
+# bytes of B u per thread that may wait for their readout, unless one sequence has more: less than a second-level cache
+# of 2 MB, so that weights and a chunk fit beside them
+_BUDGET = 7 << 18
 
 
 def forward(
@@ -71,7 +72,7 @@ def _shapes(batch, length, p, h, directions, gates, norm, workers, itemsize):
 @kernel()
 def _room(shapes, itemsize):
     """Elements for all of them, each from the start of a cache line on."""
-    line = 64 // itemsize
+    line = CACHE_LINE // itemsize
     total = line
     for pages, rows, width in shapes:
         total += _lines(pages * rows * width, line)
@@ -87,10 +88,10 @@ def _lines(size, line):
 def _take(memory, at, shape):
     """An array of the shape from `at` on, and where the next one starts: a vector across two cache lines is loaded twice."""
     size = shape[0] * shape[1] * shape[2]
-    return memory[at : at + size].reshape(shape), at + _lines(size, 64 // memory.itemsize)
+    return memory[at : at + size].reshape(shape), at + _lines(size, CACHE_LINE // memory.itemsize)
 
 
-@kernel(parallel=True)  # what is compiled within inherits fast-math, which Lanes does not stand
+@kernel(parallel=True)  # no fast-math: what it calls would inherit it, and Lanes must not be simplified
 def _turns(
     z, batch, length, poles, step_rescale, clip_at, bilinear, b, c_forwards, c_backwards, directions, c_scale, d,
     w_rows, w_constant, norm_weights, activation, norm, eps, workers, memory, in_place, out,
@@ -98,7 +99,7 @@ def _turns(
     """Two turns for the weights, two for a group of sequences; z, out (b * L, h)."""
     p, h = b.shape[0], z.shape[1]
     shapes = _shapes(batch, length, p, h, directions, w_rows.shape[0], norm, workers, z.itemsize)
-    at = -memory.ctypes.data % 64 // z.itemsize
+    at = -memory.ctypes.data % CACHE_LINE // z.itemsize
     bu, at = _take(memory, at, shapes[0])
     ends, at = _take(memory, at, shapes[1])
     packed_b, at = _take(memory, at, shapes[2])

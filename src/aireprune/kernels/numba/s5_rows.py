@@ -12,14 +12,11 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from aireprune.kernels.numba.compile import FAST
-from aireprune.kernels.numba.gemm import keep_apart
+from aireprune.kernels.numba.compile import FAST, keep_apart
+from aireprune.kernels.numba.constants import GELU_CUBE, GELU_SLOPE
 from aireprune.kernels.numba.lanes import VECTOR_BYTES, Lanes
 from aireprune.kernels.numba.math import sigmoid
-
-LAYER, GELU, HALF_GLU1, HALF_GLU2, FULL_GLU = range(5)  # activation
-NO_NORM, PRE_BATCH, PRE_LAYER, POST_BATCH, POST_LAYER = range(5)  # a batch norm only multiplies and adds
-_SQRT_8_OVER_PI = math.sqrt(8 / math.pi)
+from aireprune.kernels.numba.s5_codes import FULL_GLU, HALF_GLU1, HALF_GLU2, POST_BATCH, POST_LAYER
 
 
 @njit(fastmath=FAST)
@@ -85,7 +82,7 @@ def skip_and_gelu(y, rows, skip, u, first, g):
     keep_apart()
     h = skip.shape[0]
     vectors = h // (VECTOR_BYTES // y.itemsize)
-    cube, factor = y.dtype.type(0.044715), y.dtype.type(_SQRT_8_OVER_PI)
+    cube, factor = y.dtype.type(GELU_CUBE), y.dtype.type(GELU_SLOPE)
     for r in range(rows):
         _gelu_vectors(y, r * y.shape[1], u, (first + r) * h, skip, g, r * h, vectors)
         for i in range(vectors * (VECTOR_BYTES // y.itemsize), h):
@@ -96,6 +93,7 @@ def skip_and_gelu(y, rows, skip, u, first, g):
 
 @njit
 def copy(z, first, rows, out):
+    """Rows of z into the same rows of out, from `first` on."""
     keep_apart()
     for r in range(rows):
         for i in range(z.shape[1]):
@@ -147,6 +145,7 @@ def join(out, first, rows, y, g, v, activation):
 
 @njit(fastmath=FAST)
 def finish(out, first, rows, norm, eps, scale, offset):
+    """The norm after the residual, if there is one, in place; of a batch norm only its scale and offset are left."""
     keep_apart()
     if norm == POST_LAYER:
         normalize(out, first, rows, eps, out, first)

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """The weights of an S5 block as its kernel takes them: discretised, with the norm before the layer folded in.
 
-Everything is done anew on every call, so it has to be cheap: poles in one pass, rows of B and C in whatever thread.
+All of it is done on every call, so it has to be cheap: poles in one pass, rows of B and C spread over the threads.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
-from aireprune.kernels.numba.compile import FAST
-from aireprune.kernels.numba.gemm import keep_apart
-from aireprune.kernels.numba.s5_rows import POST_BATCH, PRE_BATCH, PRE_LAYER
+from aireprune.kernels.numba.compile import FAST, keep_apart
+from aireprune.kernels.numba.s5_codes import POST_BATCH, PRE_BATCH, PRE_LAYER
 
 
 @njit(error_model="numpy")
@@ -37,7 +36,7 @@ def discrete_pole(re, im, step, bilinear):
 
 @njit(error_model="numpy")
 def discrete(poles, step_rescale, clip_at, bilinear, steps):
-    """Discrete poles and their powers over so many steps, (P,) each, and the factors of B's rows."""
+    """Discrete poles, their powers over `steps` steps, (P,) each, and the factors of B's rows."""
     keep_apart()
     re, im, log_step = poles
     p = re.shape[0]
@@ -68,7 +67,7 @@ def norm_factors(norm, weights, eps):
 
 @njit
 def constants(norm, factors, d, w_constant, widths):
-    """What B's product takes of the norm before the layer, the skip weights, and the biases of the three products."""
+    """What the norm before the layer adds to B's product, the skip weights, and the biases of the three products."""
     keep_apart()
     scale, offset = factors
     h = d.shape[0]

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Numba kernels of the diagonal scan: split real and imaginary parts, vectorised over states, threads over batch.
 
 Arrays: bu, dbu (batch, L, 2P) hold [Re | Im]; x, gx (batch, L, directions, 2P) hold the same per direction;

@@ -1,4 +1,4 @@
-# mypy: ignore-errors
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Numba kernels of the selective scan (Mamba-1): discretisation, recurrence, contraction, gate, in one pass over time.
 
 Arrays, all contiguous: x, dt, z, y (b, L, D); B, C (b, L, N); A (D, N), or (N, D) times log2(e) in the backward;
@@ -17,16 +17,14 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.kernels.numba.compile import FAST, kernel
+from aireprune.kernels.numba.constants import LOG2E
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
-from aireprune.kernels.numba.lanes import LOG2E, VECTOR_BYTES, Lanes, aligned_rows
+from aireprune.kernels.numba.lanes import VECTOR_BYTES, Lanes, aligned_rows
 from aireprune.kernels.numba.math import exp2, sigmoid, softplus
 
 BACKWARD_BLOCK = 64
-UNROLL = 4  # states whose code stands in a row in the forward kernel
+UNROLL = 4  # states per round of the forward kernel's innermost loop
 CHUNK = 32  # time steps whose states the backward pass recomputes at a time
-
-_OPTIONS = {"fastmath": FAST, "error_model": "numpy"}
-_EXACT = {"error_model": "numpy"}  # Lanes.exp2 must not be simplified
 
 
 def _unrolled(builder, count, body):
@@ -108,11 +106,11 @@ _ROW = (
 _advance_gated, _advance = _make_row(True), _make_row(False)
 
 
-@kernel(parallel=True, **_EXACT)
+@kernel(parallel=True, error_model="numpy")  # no fast-math: Lanes.exp2 must not be simplified
 def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, width):
     """Fill y, `width` channels (a multiple of the vector) to a block; `state` is the initial state, then the final one.
 
-    A is (D, N), as it is. The gate is z[..., z_column : z_column + D], so that it may be half of a projection. y may be
+    The gate is z[..., z_column : z_column + D], so that it may be half of a projection. y may be
     dt itself: a row of dt is read before the same row of y is written. A block that does not fill its last vector works
     on padded copies.
     """
@@ -163,7 +161,7 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, wid
         restore_denormals(register)
 
 
-@kernel(parallel=True, **_OPTIONS)
+@kernel(parallel=True, fastmath=FAST, error_model="numpy")
 def selective_backward(x, dt, A, B, C, D, bias, z, gated, state, gy, gstate, gx, gdt, gA, gB, gC, gD, gz):
     """Adjoint of `selective_forward`, with `state` the initial state. A is times log2(e), gA is with respect to that.
 
@@ -279,7 +277,7 @@ def selective_backward(x, dt, A, B, C, D, bias, z, gated, state, gy, gstate, gx,
         restore_denormals(register)
 
 
-@kernel(**_OPTIONS)
+@kernel(fastmath=FAST, error_model="numpy")
 def selective_step(state, x, dt, A, B, C, D, bias, z, gated, y):
     """One time step in place: x, dt, z, y (b, D), B, C (b, N), A (D, N) times log2(e), state (b, D, N) as in caches."""
     register = flush_denormals()
@@ -301,32 +299,3 @@ def selective_step(state, x, dt, A, B, C, D, bias, z, gated, y):
                 gate = z[b, c]
                 y[b, c] *= gate * sigmoid(gate)
     restore_denormals(register)
-
-
-@kernel(parallel=True, **_OPTIONS)
-def causal_conv(u, column, taps, bias, before, activate, y):
-    """Depthwise causal convolution and SiLU of u[..., column : column + D]: y (b, L, D), taps (k, D).
-
-    before (b, k - 1, D) holds the earlier inputs.
-    """
-    batch, length, channels = y.shape
-    k = taps.shape[0]
-    span = 128
-    pieces = (length + span - 1) // span
-    for job in prange(batch * pieces):
-        register = flush_denormals()
-        b, start = job // pieces, (job % pieces) * span
-        for t in range(start, min(start + span, length)):
-            out = y[b, t]
-            for c in range(channels):
-                out[c] = bias[c]
-            for i in range(k):
-                source = t - (k - 1) + i
-                tap = taps[i]
-                row = u[b, source, column : column + channels] if source >= 0 else before[b, source + k - 1]
-                for c in range(channels):
-                    out[c] += tap[c] * row[c]
-            if activate:
-                for c in range(channels):
-                    out[c] *= sigmoid(out[c])
-        restore_denormals(register)

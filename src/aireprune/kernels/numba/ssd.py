@@ -1,4 +1,4 @@
-# mypy: ignore-errors
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 """Numba kernels of the Mamba-2 scan: H heads of P channels, G groups of N states, one decay per head and time step.
 
 A thread takes one head of one sequence through time in chunks. Within a chunk, a few states of one vector of channels
@@ -20,11 +20,9 @@ from aireprune.kernels.numba.math import exp2, softplus
 
 CHUNK = 32
 
-_OPTIONS = {"fastmath": FAST, "error_model": "numpy"}
-
 
 def _make_tile(states):
-    """S_n <- a_t S_n + dx_t B_tn, y_t += S_n C_tn for so many states n of one vector of channels, over `steps` steps.
+    """S_n <- a_t S_n + dx_t B_tn, y_t += S_n C_tn for `states` states n of one vector of channels, over `steps` steps.
 
     S (N, stride) from element s_at on, dx and y (steps, stride) from element `at` on, B and C from element n_at on with
     n_stride elements from one step to the next.
@@ -61,7 +59,7 @@ def _make_tile(states):
 _tile_8, _tile_1 = _make_tile(8), _make_tile(1)
 
 
-@kernel(parallel=True, **_OPTIONS)
+@kernel(parallel=True, fastmath=FAST, error_model="numpy")
 def ssd_forward(x, dt, A, B, C, D, bias, low, high, state, y):
     """Mamba-2: x, y (b, L, H, P); dt (b, L, H); A (H,) times log2(e); B, C (b, L, G, N); state (b, H, N, P) in and out.
 
@@ -108,7 +106,7 @@ def ssd_forward(x, dt, A, B, C, D, bias, low, high, state, y):
         restore_denormals(register)
 
 
-@kernel(**_OPTIONS)
+@kernel(fastmath=FAST, error_model="numpy")
 def ssd_step(state, x, dt, A, B, C, D, bias, y):
     """One time step of Mamba-2 in place: x, y (b, H, P), dt (b, H), B, C (b, G, N), state (b, H, P, N) as in caches."""
     register = flush_denormals()

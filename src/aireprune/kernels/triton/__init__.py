@@ -1,1 +1,1 @@
-"""The operators for CUDA."""
+"""The operators compiled for CUDA by Triton."""

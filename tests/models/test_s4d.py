@@ -1,87 +1,26 @@
-"""Our S4D: scan = convolution = recurrence, gradients too; masked = removed; the public checkpoint."""
+"""Our S4D: the original architecture, masked = removed, training, and the public checkpoint."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from torch_checks import (
+    check_compiled_and_exported_model,
+    check_forward_mode,
+    check_model_under_autocast,
+    draw,
+)
 
 from aireprune.errors import AireError
-from aireprune.families import FAMILIES, find_layers
+from aireprune.families import FAMILIES, Units, find_layers
 from aireprune.families.s4d import S4D
 from aireprune.kernels import s4d as ops
 from aireprune.models import s4d as module
-from aireprune.models.arrays import ModuleArrays, edit_own
+from aireprune.models.arrays import ModuleArrays
+from aireprune.models.editing import edited
 from aireprune.models.s4d import S4DConfig, S4DModel, initialize
 from aireprune.tasks import data_folder
-
-
-def layer_parts(h: int, n: int, length: int, silent: float = 0.0, batch: int = 2) -> list[torch.Tensor]:
-    """lam, w, skip, u in double precision; a share of the modes is silent, unevenly over channels."""
-    random = torch.Generator().manual_seed(h * n + length)
-    draw = lambda *shape: torch.randn(*shape, generator=random, dtype=torch.float64)  # noqa: E731
-    lam = torch.polar(torch.exp(-0.3 * torch.rand(h, n, generator=random, dtype=torch.float64)), 3 * draw(h, n))
-    w = torch.complex(draw(h, n), draw(h, n))
-    w[torch.rand(h, n, generator=random) < silent * 2 * torch.rand(h, 1, generator=random)] = 0
-    return [lam, w, draw(h), draw(batch, length, h)]
-
-
-@pytest.mark.parametrize(("h", "n", "length"), [(16, 4, 300), (5, 7, 129), (40, 3, 128), (9, 1, 1), (1, 6, 50)])
-@pytest.mark.parametrize("silent", [0.0, 0.6])
-def test_scan_is_convolution_is_recurrence(h: int, n: int, length: int, silent: float) -> None:
-    parts = layer_parts(h, n, length, silent)
-    expected = ops.s4d_reference(*parts)
-    torch.testing.assert_close(ops.s4d_scan(*parts), expected, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(ops.s4d_fft(*parts), expected, rtol=1e-10, atol=1e-10)
-    single = ops.s4d_scan(*parts[:2], parts[2].float(), parts[3].float())
-    torch.testing.assert_close(single.double(), expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max()))
-
-
-def test_a_single_sequence_is_split_over_threads() -> None:
-    parts = layer_parts(70, 5, 300, 0.5, batch=1)
-    torch.testing.assert_close(ops.s4d_scan(*parts), ops.s4d_reference(*parts), rtol=1e-10, atol=1e-10)
-
-
-def test_the_way_is_chosen_by_size() -> None:
-    assert ops.scan_is_faster(32, 512, 1024)  # few modes: whatever the batch
-    assert ops.scan_is_faster(512, 8, 1024)  # a small batch: making the kernel costs more than the scan
-    assert not ops.scan_is_faster(512, 512, 1024)
-
-
-def test_the_convolution_does_not_wrap_around() -> None:
-    u = torch.zeros(1, 8, 1)
-    u[0, -1] = 1
-    assert ops.convolve(u, torch.ones(1, 8))[0, :-1].abs().max() < 1e-6
-
-
-def test_the_kernel_stays_accurate_to_its_end() -> None:
-    angle = torch.tensor([[2.5, 0.7]], dtype=torch.float64)
-    lam = torch.polar(torch.full_like(angle, 1 - 1e-6), angle)
-    exact = (torch.exp(torch.log(lam)[..., None] * torch.arange(5000)).sum(1)).real
-    found = ops.kernel(lam, torch.ones_like(lam).to(torch.complex64), 5000)
-    torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("way", [ops.s4d_scan, ops.s4d_fft])
-def test_gradients_are_those_of_the_recurrence(way: object) -> None:
-    """Silent modes get gradients as well: they may come back to life in training."""
-    parts = layer_parts(11, 3, 140, 0.5)
-    weight = torch.randn(parts[3].shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    gradients = []
-    for function in (way, ops.s4d_reference):
-        leaves = [part.clone().requires_grad_() for part in parts]
-        (function(*leaves) * weight).sum().backward()
-        gradients.append([leaf.grad for leaf in leaves])
-    for found, expected in zip(*gradients, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_the_operator_is_registered_properly() -> None:
-    lam, w, skip, u = layer_parts(4, 2, 10)
-    arguments = tuple(part.clone().requires_grad_() for part in (lam.real, lam.imag, w.real, w.imag, skip, u))
-    torch.library.opcheck(
-        ops._scan, arguments, test_utils=("test_schema", "test_autograd_registration", "test_faketensor")
-    )
 
 
 def small(seed: int = 0, **changes: object) -> S4DModel:
@@ -100,7 +39,7 @@ def test_masked_is_removed_is_padded(granularity: str, share: float) -> None:
     """Down to layers with a single state, and with none."""
     model, rng = small(), np.random.default_rng(1)
     arrays = ModuleArrays(model)
-    layers = find_layers(arrays, {"granularity": granularity})
+    layers = find_layers(arrays, {}, Units(granularity=granularity))
     assert [layer.states for layer in layers] == [60 if granularity == "mode" else 5] * 3
     edits: dict[str, dict[str, object]] = {"masked": {}, "removed": {}, "padded": {}}
     sizes = []
@@ -112,23 +51,25 @@ def test_masked_is_removed_is_padded(granularity: str, share: float) -> None:
             edits["masked"][name] = lambda values, cut=cut, kept=kept: cut.mask(values, kept)
             edits["removed"][name] = lambda values, cut=cut, kept=kept: cut.remove(values, kept)
             edits["padded"][name] = lambda values, cut=cut, kept=kept: cut.remove(values, kept, 5)
-    masked = edit_own(model, edits["masked"], (5, 5, 5))(inputs())
+    masked = edited(model, layers, edits["masked"], (5, 5, 5))(inputs())
     assert not torch.allclose(masked, model(inputs()), rtol=1e-3)
-    removed = edit_own(model, edits["removed"], sizes)
+    removed = edited(model, layers, edits["removed"], sizes)
     assert [layer.kernel.C.shape[1] for layer in removed.s4_layers] == sizes
     torch.testing.assert_close(removed(inputs()), masked, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(edit_own(model, edits["padded"], (5, 5, 5))(inputs()), masked, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        edited(model, layers, edits["padded"], (5, 5, 5))(inputs()), masked, rtol=1e-5, atol=1e-5
+    )
 
 
-def test_the_model_runs_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_runs_by_convolution_too(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small(prenorm=True)
     with torch.inference_mode():
         expected = model(inputs())
-        monkeypatch.setattr(ops, "HAVE_NUMBA", False)
+        monkeypatch.setattr(ops, "scan_is_faster", lambda *sizes: False)
         torch.testing.assert_close(model(inputs()), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_it_is_the_original_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_the_original_architecture() -> None:
     """One post-norm block by the book: kernel by its definition, convolution, GELU, 1x1 convolution, GLU, norm."""
     model = small(layers=1).double()
     x = inputs().double()
@@ -166,6 +107,27 @@ def test_it_trains() -> None:
         losses.append(loss.item())
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert losses[-1] < losses[0] / 2
+
+
+def test_compile_and_export() -> None:
+    check_compiled_and_exported_model(small(layers=2), inputs(9))
+
+
+def test_export_with_any_length() -> None:
+    model = small(layers=1)
+    with torch.no_grad():
+        length = torch.export.Dim("length", min=2, max=4096)
+        exported = torch.export.export(model, (inputs(9),), dynamic_shapes={"x": {1: length}})
+        torch.testing.assert_close(exported.module()(inputs(30)), model(inputs(30)))
+
+
+def test_autocast() -> None:
+    check_model_under_autocast(small(layers=2).train(), draw(2, 9, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch itself
+def test_forward_mode() -> None:
+    check_forward_mode(small(layers=1), draw(2, 5, 3))
 
 
 def test_configuration_from_shapes_and_dictionaries() -> None:

@@ -1,0 +1,142 @@
+"""Which forwards of S5 modules one operator can replace, and what it is given: the modules of `aireprune.models.s5`.
+
+Every function returns None where the module's own equations have to run: where a gradient is wanted, off the CPU, and
+where a part is in training, has been replaced, or has a hook, which sees what goes in or comes out and may keep it.
+
+`stock`, a class attribute, names the classes of a module's parts as long as none has been replaced. It holds for the
+class that states it, not for subclasses, which may have other equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from aireprune.kernels.inputs import forward_mode
+from aireprune.kernels.s5 import s5_block
+
+SLICE = 24 << 20  # bytes of activations that pass through all layers at a time; memory used again faults no pages
+
+
+def fused_layer(layer: Any, u: Tensor) -> Tensor | None:
+    """An S5 layer: u (b, L, h) -> y (b, L, h)."""
+    return s5_block(u, **_parameters(layer)) if _kinds(layer) is not None and _is_cpu_inference(u, layer) else None
+
+
+def fused_block(block: Any, z: Tensor, reuse: bool = False) -> Tensor | None:
+    """An S5 block: z (b, L, h) -> (b, L, h). reuse: the result may take the place of z."""
+    return _run_block(block, z, reuse) if _is_whole(block) and _is_cpu_inference(z, block) else None
+
+
+def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | None:
+    """What the head of an S5 model takes: x (b, L, d_input) or tokens (b, L) -> (b, h), or (b, L, h) in mode tokens.
+
+    Nobody sees what passes between the layers, so they overwrite it, and a batch comes in slices that fit SLICE.
+    """
+    if not _is_unseen(model, x):
+        return None
+    size = x.shape[0] * x.shape[1] * model.config.h * model.encoder.weight.element_size()
+    slices = 1 if model.config.mode == "tokens" else min(len(x), -(-size // SLICE))
+    if slices < 2:
+        return _features(model, x, lengths)
+    some_lengths = [None] * slices if lengths is None else lengths.tensor_split(slices)
+    return torch.cat(
+        [_features(model, part, some) for part, some in zip(x.tensor_split(slices), some_lengths, strict=True)]
+    )
+
+
+def _kinds(module: nn.Module) -> Mapping[str, tuple[type[nn.Module], ...]] | None:
+    """The stock parts that the module's own class, not a base of it, states."""
+    found: Mapping[str, tuple[type[nn.Module], ...]] | None = type(module).__dict__.get("stock")
+    return found
+
+
+def _is_cpu_inference(z: Tensor, module: nn.Module) -> bool:
+    here = z.device.type == "cpu" and z.is_floating_point()
+    return here and not _wants_gradient(z, module) and not forward_mode()
+
+
+def _wants_gradient(x: Tensor, module: nn.Module) -> bool:
+    return torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in module.parameters()))
+
+
+def _is_stock(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:
+    return type(module) in kinds and not (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or "forward" in module.__dict__
+        or torch_module._global_forward_hooks
+        or torch_module._global_forward_pre_hooks
+    )
+
+
+def _gates(block: Any) -> list[nn.Linear]:
+    return [getattr(block, name) for name in ("out1", "out2") if hasattr(block, name)]
+
+
+def _is_whole(block: Any) -> bool:
+    """Whether every part of the block is stock, in evaluation mode, and has all the weights that the operator takes."""
+    norm, kinds = block.norm, _kinds(block)
+    return (
+        kinds is not None
+        and all(_is_stock(part, kinds.get(name, ())) and not part.training for name, part in block.named_children())
+        and norm.weight is not None
+        and norm.bias is not None
+        and getattr(norm, "running_var", norm.weight) is not None
+        and all(gate.bias is not None for gate in _gates(block))
+    )
+
+
+def _is_unseen(model: Any, x: Tensor) -> bool:
+    kinds = _kinds(model)
+    return (
+        kinds is not None
+        and not torch.compiler.is_compiling()
+        and not _wants_gradient(x, model)
+        and _is_stock(model.encoder, kinds["encoder"])
+        and _is_cpu_inference(model.encoder.weight, model)
+        and all(_is_stock(block, kinds["layers"]) and _is_whole(block) for block in model.layers)
+    )
+
+
+def _features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor:
+    """The features of a slice of the batch; all layers work in the same memory."""
+    z: Tensor = model.encode(x)
+    for block in model.layers:
+        z = _run_block(block, z, reuse=True)
+    features: Tensor = model.pool(z, lengths)
+    return features
+
+
+def _run_block(block: Any, z: Tensor, reuse: bool) -> Tensor:
+    """The operator on the weights as they are at this call."""
+    norm, batch = block.norm, isinstance(block.norm, nn.BatchNorm1d)
+    statistics = (norm.running_mean, norm.running_var) if batch else ()
+    return s5_block(
+        z,
+        **_parameters(block.seq),
+        activation=block.activation,
+        gates=[(gate.weight, gate.bias) for gate in _gates(block)],
+        norm=("pre" if block.prenorm else "post") + ("_batch" if batch else "_layer"),
+        norm_weights=[norm.weight, norm.bias, *statistics],
+        eps=norm.eps,
+        reuse=reuse,
+    )
+
+
+def _parameters(layer: Any) -> dict[str, Any]:
+    """The layer as `s5_block` takes it: parameters that are not discretised yet, and how they are to be."""
+    return {
+        "poles": (layer.Lambda_re, layer.Lambda_im, layer.log_step[:, 0]),
+        "step_rescale": layer.step_rescale,
+        "clip_at": layer.clip_at,
+        "method": layer.discretization,
+        "b": layer.B,
+        "c": layer.readouts(),
+        "c_scale": layer.readout_scale,
+        "d": layer.D,
+    }
