@@ -22,10 +22,9 @@ from torch import Tensor, nn
 from aireprune.bench.timing import ratio, take_turns
 from aireprune.errors import AireError
 from aireprune.models.accelerate import accelerate
-from aireprune.models.build import build_model
 from aireprune.models.s4d import S4DKernel
 from aireprune.models.s5 import S5SSM
-from aireprune.pruning.source import open_source
+from aireprune.pruning.source import open_file
 
 _PROBE = """
 import json, os, sys
@@ -43,7 +42,7 @@ print(json.dumps([before, high_water(os.getpid())]))
 
 def load_model(path: str | Path, config: str | Path | None = None) -> nn.Module:
     """The checkpoint's model in single precision, in evaluation mode, with the fast scans if it is transformers'."""
-    model = build_model(open_source(path, config)).float()
+    model = open_file(path, config).build().float()
     return accelerate(model) if _is_transformers(model) else model
 
 
