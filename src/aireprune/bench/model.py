@@ -66,7 +66,7 @@ def bench_model(
     workloads = {name: _workloads(model, batch, length) for name, model in models.items()}
     result: dict[str, Any] = {"batch": batch, "length": length, "models": {}}
     for name, path in zip(names, paths, strict=True):
-        states = sum(layer.states for layer in open_source(path, config).layers)
+        states = sum(layer.states for layer in open_file(path, config).layers)
         result["models"][name] = {
             "parameters": sum(p.numel() for p in models[name].parameters()),
             "bytes": _bytes_on_disk(path),
