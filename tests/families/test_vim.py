@@ -139,3 +139,10 @@ def test_directions_that_do_not_fit_are_refused() -> None:
         FAMILY.find(Shapes({**shapes, **smaller}), {})
     with pytest.raises(AireError, match=r"two directions .* and norms of B and C"):
         FAMILY.find(Shapes(shapes), {"model_type": "falcon_mamba"})
+
+
+def test_half_of_a_second_direction_is_refused() -> None:
+    """Without x_proj_b the layout is another one (both directions share the gates), which nobody should guess."""
+    shapes = {name: shape for name, shape in mixer_arrays().shapes.items() if name != "x_proj_b.weight"}
+    with pytest.raises(AireError, match=r"A_b_log \(6, 5\).*state_axis=\['A_b_log=1'\]"):
+        find_layers(Shapes(shapes), {})

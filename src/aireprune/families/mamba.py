@@ -48,7 +48,7 @@ import numpy as np
 
 from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
-from aireprune.families.base import Layer, Units, anchored, expect_shape
+from aireprune.families.base import Layer, Units, anchored, expect_shape, plain_lengths
 from aireprune.families.cuts import AxisCut, Cut, Rescaled
 from aireprune.families.group_cut import GroupCut
 from aireprune.method.states import LayerStates
@@ -63,6 +63,7 @@ BACKWARD = {  # what Vim calls those of its second scan
     "dt_proj.bias": "dt_proj_b.bias",
 }
 CUT_PER_SCAN = ("A_log", "x_proj.weight", "x_proj.bias")
+STOCK_MODULES = ("in_proj", "conv1d", "conv1d_b", "out_proj", "dt_layernorm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,10 @@ class MambaOptions:
 class Mamba:
     name = "mamba"
     looked_for = "A_log (2-D), x_proj.weight, dt_proj.weight, dt_proj.bias (Mamba, FalconMamba, Jamba, Vim)"
+    stock = frozenset(
+        {"D", "D_b", "gamma", "dt_proj.weight", "dt_proj_b.weight"}
+        | {f"{module}.{leaf}" for module in STOCK_MODULES for leaf in ("weight", "bias")}
+    )
 
     def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[MambaOptions]]:
         shapes = arrays.shapes
@@ -157,7 +162,14 @@ class Mamba:
         if layer.groups > 1:
             scans = ((0, FORWARD), (n, BACKWARD))
             by_role = {scan[role]: GroupCut(by_role[role], first, n) for first, scan in scans for role in CUT_PER_SCAN}
-        return {name: by_role[role] for role, name in layer.arrays.items() if role in by_role}
+        cuts = {name: by_role[role] for role, name in layer.arrays.items() if role in by_role}
+        return {**cuts, **layer.declared}
+
+    def axis_lengths(self, layer: Layer[MambaOptions]) -> dict[int, np.ndarray | None]:
+        """A further tensor does not say which direction's states it holds, nor on which side of a norm it acts."""
+        found = plain_lengths(layer.states // layer.groups, layer.options.dt_rank)
+        plain = layer.groups == 1 and layer.options.bc_norm == "none"
+        return found if plain else dict.fromkeys(found)
 
 
 def _scan_sizes(shapes: Mapping[str, Shape], prefix: str, leaves: Mapping[str, str], why: str) -> tuple[int, int, int]:
