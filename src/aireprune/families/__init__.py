@@ -2,5 +2,6 @@
 
 from aireprune.families.base import Family, Layer, LTIFamily, Units
 from aireprune.families.found import FAMILIES, Found, find_layers, lti_family
+from aireprune.families.state_axes import StateAxes
 
-__all__ = ["FAMILIES", "Family", "Found", "LTIFamily", "Layer", "Units", "find_layers", "lti_family"]
+__all__ = ["FAMILIES", "Family", "Found", "LTIFamily", "Layer", "StateAxes", "Units", "find_layers", "lti_family"]

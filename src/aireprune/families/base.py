@@ -8,7 +8,7 @@ frameworks. docs/adding-a-family.md shows how a new one is made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
 from aireprune.families.cuts import Cut
+from aireprune.families.state_axes import StateAxes
 from aireprune.method.states import LayerStates
 from aireprune.method.system import ModalSystem
 
@@ -25,14 +26,16 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """What counts as one removable state, where a family leaves that open (S4D).
+    """What counts as one removable state, and which tensors it is cut from, where a family leaves that open.
 
-    granularity: 'mode', every channel chooses its own modes, or 'state', one index goes from all channels. even: all
-    channels of a layer keep equally many, so that their rows need no filling up.
+    granularity (S4D): 'mode', every channel chooses its own modes, or 'state', one index goes from all channels. even
+    (S4D): all channels of a layer keep equally many, so that their rows need no filling up. state_axes: of tensors that
+    no family knows; masking and padding states get zeros there.
     """
 
     granularity: str = "mode"
     even: bool = False
+    state_axes: StateAxes = field(default_factory=StateAxes)
 
     def __post_init__(self) -> None:
         if self.granularity not in GRANULARITIES:
@@ -51,6 +54,11 @@ class Layer(Generic[Options]):
     groups: int = 1  # the states come in this many equal groups, of which equally many must stay
     rows: int = 1  # the modes lie in this many rows, which may keep different numbers and are stored equally long
     feedthrough: str | None = None  # full name of D in y = C x + D u
+    declared: Mapping[str, Cut] = field(default_factory=dict)  # full names of further tensors along its states
+
+    def relative(self, name: str) -> str:
+        """The name of one of its arrays without the prefix they share."""
+        return name.removeprefix(f"{self.name}.") if self.name else name
 
     def read(self, arrays: NamedArrays, role: str) -> np.ndarray:
         """The array of a role in double precision; anything that is not finite is an error that names it."""
@@ -62,6 +70,7 @@ class Family(Protocol[Options]):
 
     name: str
     looked_for: str  # the names that make a layer, for the message when nothing is found
+    stock: frozenset[str]  # names, without the prefix, of tensors that such layers may have and that hold no states
 
     def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[Options]]:
         """The layers of this family, whatever prefix they have."""
@@ -72,7 +81,14 @@ class Family(Protocol[Options]):
         ...
 
     def cuts(self, layer: Layer[Options]) -> dict[str, Cut]:
-        """Full array name -> how it is cut. Arrays that are not named here never change."""
+        """Full array name -> how it is cut, declared ones included. Arrays that are not named here never change."""
+        ...
+
+    def axis_lengths(self, layer: Layer[Options]) -> dict[int, np.ndarray | None]:
+        """Lengths that axes along the states have -> where each state lies on such an axis, (states, k).
+
+        None where that cannot be said of a tensor that is not known.
+        """
         ...
 
     def stored(self, layer: Layer[Options], kept: np.ndarray) -> int:
@@ -157,6 +173,21 @@ def expect_shape(shapes: Mapping[str, Shape], name: str, expected: tuple[int | N
     if len(found) != len(expected) or any(e is not None and e != f for e, f in zip(expected, found, strict=True)):
         wanted = ", ".join("*" if e is None else str(e) for e in expected)
         raise AireError(f"Tensor {name} has shape {found}, expected ({wanted}): {why}.")
+    return found
+
+
+def plain_lengths(states: int, before: int = 0) -> dict[int, np.ndarray | None]:
+    """Lengths of axes with the states once, or twice as for B and C; alone, or behind so many other entries.
+
+    Each with where a state lies on it, (states, k), or None if it can be read in two ways.
+    """
+    once = np.arange(states)[:, None]
+    twice = np.concatenate([once, once + states], axis=1)
+    found: dict[int, np.ndarray | None] = {}
+    for first in dict.fromkeys((0, before)):
+        for positions in (once, twice):
+            length = first + positions.size
+            found[length] = None if states and length in found else first + positions
     return found
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from aireprune.arrays import NamedArrays
 from aireprune.errors import AireError
 from aireprune.families.base import Family, Layer, LTIFamily, Units
+from aireprune.families.leftover import check_declarations, settle_leftovers
 from aireprune.families.lru import LRU
 from aireprune.families.mamba import Mamba
 from aireprune.families.mamba2 import Mamba2
@@ -45,8 +46,9 @@ class Found:
 
         def digest(layer: Layer[Any]) -> bytes:
             found = hashlib.blake2b(digest_size=32)
-            for role in sorted(layer.arrays):
-                values = np.asarray(self.arrays[layer.arrays[role]])
+            named = dict(sorted(layer.arrays.items())) | {layer.relative(name): name for name in sorted(layer.declared)}
+            for role, name in named.items():
+                values = np.asarray(self.arrays[name])
                 dtype = np.complex64 if np.iscomplexobj(values) else np.float32
                 found.update(f"{layer.family} {role} {values.shape};".encode())
                 found.update(np.ascontiguousarray(values, dtype).data)
@@ -71,23 +73,37 @@ class Found:
 def find_layers(
     arrays: NamedArrays, config: Mapping[str, Any], units: Units | None = None, where: str = "the model"
 ) -> list[Layer[Any]]:
-    """Every layer of every family, in the order a person would count them (layers.2 before layers.10)."""
-    layers = [layer for family in FAMILIES.values() for layer in family.find(arrays, config, units or Units())]
+    """Every layer of every family, in the order a person would count them (layers.2 before layers.10).
+
+    A layer with further tensors that may hold states is an error, unless `units` declares them.
+    """
+    units = units or Units()
+    layers = [layer for family in FAMILIES.values() for layer in family.find(arrays, config, units)]
     if not layers:
         sought = "".join(f"\n  {family.name}: {family.looked_for}" for family in FAMILIES.values())
         raise AireError(
             f"No state space layer was found in {where}. Names that were looked for, under any prefix:{sought}"
         )
-    return sorted(layers, key=lambda layer: _natural(layer.name))
+    ordered = sorted(layers, key=lambda layer: _natural(layer.name))
+    check_declarations(ordered, arrays.shapes, units.state_axes, FAMILIES)
+    return settle_leftovers(ordered, arrays.shapes, units.state_axes, FAMILIES)
 
 
 def lti_family(layer: Layer[Any], why: str, advice: str = "") -> LTIFamily[Any]:
-    """The family of a layer, if it is linear and time-invariant; else an error: `why` needs it, `advice` is what to do."""
+    """The family of a layer, if it is linear and time-invariant and all of it is known.
+
+    Else an error: `why` needs it, `advice` is what to do.
+    """
     family = FAMILIES[layer.family]
     if not isinstance(family, LTIFamily):
         raise AireError(
             f"Layer {layer.name} is selective ({layer.family}): its input and output matrices change at every step, so "
             f"it has no Gramians, which {why} needs. {advice}".rstrip()
+        )
+    if layer.declared:
+        raise AireError(
+            f"Layer {layer.name} has tensors that no family knows ({', '.join(map(layer.relative, layer.declared))}): "
+            f"what they do to its output is not known, which {why} needs. {advice}".rstrip()
         )
     return family
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from aireprune.arrays import NamedArrays, Shape
-from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough
+from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough, plain_lengths
 from aireprune.families.cuts import AxisCut, Cut
 from aireprune.families.storing import TINY_ANGLE, rounded, with_signs
 from aireprune.method.states import LayerStates, from_modes
@@ -35,6 +35,7 @@ class LRUOptions:
 class LRU:
     name = "lru"
     looked_for = "nu_log, theta_log, gamma_log, B_re, B_im, C_re, C_im, or B and C complex"
+    stock = frozenset({"D"})
 
     def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[LRUOptions]]:
         return [self._layer(arrays.shapes, prefix) for prefix in anchored(arrays.shapes, ("nu_log",), ("theta_log",))]
@@ -122,4 +123,7 @@ class LRU:
                 cuts[name] = AxisCut(0, one, silent=True)
             else:
                 cuts[name] = AxisCut(0, one, fill=SILENT_NU_LOG if role == "nu_log" else 0.0)
-        return cuts
+        return {**cuts, **layer.declared}
+
+    def axis_lengths(self, layer: Layer[LRUOptions]) -> dict[int, np.ndarray | None]:
+        return plain_lengths(layer.states)

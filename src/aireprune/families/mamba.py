@@ -1,10 +1,14 @@
-"""Mamba-1: d_inner channels that share the gates of N states; also FalconMamba and Jamba, which normalise B and C.
+"""Mamba-1: d_inner channels that share the gates of N states; also FalconMamba and Jamba, which normalise B and C, and Vim.
 
 Layout (mamba_ssm, transformers and mambapy alike), D = d_inner, R = dt_rank:
 
     A_log (D, N)   x_proj.weight (R + 2N, D), rows [dt: R | B: N | C: N]   dt_proj.weight (D, R), dt_proj.bias (D,)
 
 The removable unit is the state index j: all channels share B_t[j] and C_t[j], so it holds one mode per channel (m = D).
+
+Vim (Vision Mamba) runs a second such scan over the reversed sequence and adds the two outputs. It has tensors of its
+own (A_b_log, x_proj_b, dt_proj_b), so its states are 0..N-1 of the forward and N..2N-1 of the backward scan. Each scan
+chooses its own, equally many, because the module remembers one number of states: they are two groups.
 
 The data-free energy
     x_t is the input of the selective part (after convolution and SiLU). Channel d and state j obey, with a =
@@ -36,18 +40,30 @@ Norms over the state axis (FalconMamba: without weight; Jamba, and mambapy with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aireprune.arrays import NamedArrays, Shape
-from aireprune.families.base import Layer, Units, anchored, expect_shape
+from aireprune.errors import AireError
+from aireprune.families.base import Layer, Units, anchored, expect_shape, plain_lengths
 from aireprune.families.cuts import AxisCut, Cut, Rescaled
+from aireprune.families.group_cut import GroupCut
 from aireprune.method.states import LayerStates
 
 NORM_NAMES = (("b_layernorm.weight", "c_layernorm.weight"), ("B_layernorm.weight", "C_layernorm.weight"))
+FORWARD = {role: role for role in ("A_log", "x_proj.weight", "x_proj.bias", "dt_proj.weight", "dt_proj.bias")}
+BACKWARD = {  # what Vim calls those of its second scan
+    "A_log": "A_b_log",
+    "x_proj.weight": "x_proj_b.weight",
+    "x_proj.bias": "x_proj_b.bias",
+    "dt_proj.weight": "dt_proj_b.weight",
+    "dt_proj.bias": "dt_proj_b.bias",
+}
+CUT_PER_SCAN = ("A_log", "x_proj.weight", "x_proj.bias")
+STOCK_MODULES = ("in_proj", "conv1d", "conv1d_b", "out_proj", "dt_layernorm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +75,11 @@ class MambaOptions:
 
 class Mamba:
     name = "mamba"
-    looked_for = "A_log (2-D), x_proj.weight, dt_proj.weight, dt_proj.bias (Mamba, FalconMamba, Jamba)"
+    looked_for = "A_log (2-D), x_proj.weight, dt_proj.weight, dt_proj.bias (Mamba, FalconMamba, Jamba, Vim)"
+    stock = frozenset(
+        {"D", "D_b", "gamma", "dt_proj.weight", "dt_proj_b.weight"}
+        | {f"{module}.{leaf}" for module in STOCK_MODULES for leaf in ("weight", "bias")}
+    )
 
     def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[MambaOptions]]:
         shapes = arrays.shapes
@@ -73,53 +93,45 @@ class Mamba:
 
     def _layer(self, shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> Layer[MambaOptions]:
         why = f"the Mamba layer {prefix.rstrip('.') or '(top level)'} needs it"
-        d, n = expect_shape(shapes, prefix + "A_log", (None, None), why)
-        _, rank = expect_shape(shapes, prefix + "dt_proj.weight", (d, None), why)
-        expect_shape(shapes, prefix + "dt_proj.bias", (d,), why)
-        expect_shape(
-            shapes, prefix + "x_proj.weight", (rank + 2 * n, d), f"{why}, with rows [dt: {rank} | B: {n} | C: {n}]"
-        )
-        roles = {"A_log": "A_log", "x_proj.weight": "x_proj.weight", "dt_proj.bias": "dt_proj.bias"}
-        if prefix + "x_proj.bias" in shapes:
-            expect_shape(shapes, prefix + "x_proj.bias", (rank + 2 * n,), why)
-            roles["x_proj.bias"] = "x_proj.bias"
-        norm = "weightless" if _weightless_norms(config) else "none"
-        for pair in NORM_NAMES:
-            if prefix + pair[0] in shapes or prefix + pair[1] in shapes:
-                norm = "weighted"
-                for role, leaf in zip(("b_norm", "c_norm"), pair, strict=True):
-                    expect_shape(shapes, prefix + leaf, (n,), why)
-                    roles[role] = leaf
-        if norm == "weightless":
-            expect_shape(shapes, prefix + "D", (d,), why)
-            expect_shape(shapes, prefix + "out_proj.weight", (None, d), why)
-            roles |= {"D": "D", "out_proj.weight": "out_proj.weight"}
+        both = all(prefix + BACKWARD[role] in shapes for role in ("A_log", "x_proj.weight"))
+        scans = [FORWARD, BACKWARD] if both else [FORWARD]
+        sizes = [_scan_sizes(shapes, prefix, scan, why) for scan in scans]
+        bc_norm, norm_roles = _norms(shapes, config, prefix)
+        if both:
+            _check_directions(prefix, sizes, bc_norm)
+        d, n, rank = sizes[0]
+        expected = {"b_norm": (n,), "c_norm": (n,), "D": (d,), "out_proj.weight": (None, d)}
+        for role, leaf in norm_roles.items():
+            expect_shape(shapes, prefix + leaf, expected[role], why)
+        scored = [leaf for scan in scans for role, leaf in scan.items() if role != "dt_proj.weight"]
+        roles = {leaf: leaf for leaf in scored if prefix + leaf in shapes} | norm_roles
         eps = config.get("mixer_rms_eps", config.get("rms_norm_eps", 1e-6))
-        options = MambaOptions(dt_rank=rank, bc_norm=norm, norm_eps=float(eps))
-        return Layer(self.name, prefix.rstrip("."), n, {role: prefix + leaf for role, leaf in roles.items()}, options)
+        options = MambaOptions(dt_rank=rank, bc_norm=bc_norm, norm_eps=float(eps))
+        arrays = {role: prefix + leaf for role, leaf in roles.items()}
+        return Layer(self.name, prefix.rstrip("."), n * len(scans), arrays, options, groups=len(scans))
 
     def describe(self, layers: list[Layer[MambaOptions]]) -> dict[str, Any]:
         return {}
 
     def states(self, layer: Layer[MambaOptions], arrays: NamedArrays) -> LayerStates:
-        n, rank = layer.states, layer.options.dt_rank
-        step = np.logaddexp(0, layer.read(arrays, "dt_proj.bias"))  # Delta at rest, (D,)
+        scans = [self._scan_states(layer, arrays, scan) for scan in (FORWARD, BACKWARD)[: layer.groups]]
+        log_radius, b2, c2 = (np.concatenate(parts) for parts in zip(*scans, strict=True))
+        return LayerStates(layer.name, log_radius, np.broadcast_to(0.0, log_radius.shape), b2, c2[None], layer.groups)
+
+    def _scan_states(
+        self, layer: Layer[MambaOptions], arrays: NamedArrays, scan: Mapping[str, str]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """log|lam|, b^2 and c^2 of the states of one scan, (N, D) each."""
+        step = np.logaddexp(0, layer.read(arrays, scan["dt_proj.bias"]))  # Delta at rest, (D,)
         with np.errstate(over="ignore"):  # exp(A_log) beyond range is a state that forgets at once
-            log_radius = -(step[:, None] * np.exp(layer.read(arrays, "A_log"))).T  # (N, D)
-        second_moment = (layer.read(arrays, "x_proj.weight") ** 2).sum(axis=1)
-        if "x_proj.bias" in layer.arrays:
-            second_moment = second_moment + layer.read(arrays, "x_proj.bias") ** 2
-        b_moment, c_moment = np.split(second_moment[rank:], 2)
+            log_radius = -(step[:, None] * np.exp(layer.read(arrays, scan["A_log"]))).T
+        second_moment = (layer.read(arrays, scan["x_proj.weight"]) ** 2).sum(axis=1)
+        if scan["x_proj.bias"] in layer.arrays:
+            second_moment = second_moment + layer.read(arrays, scan["x_proj.bias"]) ** 2
+        b_moment, c_moment = np.split(second_moment[layer.options.dt_rank :], 2)
         b2 = self._normed(layer, arrays, "b_norm", b_moment)
         c2 = self._normed(layer, arrays, "c_norm", c_moment)
-        modes = (n, len(step))
-        return LayerStates(
-            layer.name,
-            log_radius,
-            np.broadcast_to(0.0, modes),
-            b2[:, None] * step**2,
-            np.broadcast_to(c2[:, None], modes)[None],
-        )
+        return log_radius, b2[:, None] * step**2, np.broadcast_to(c2[:, None], log_radius.shape)
 
     def _normed(self, layer: Layer[MambaOptions], arrays: NamedArrays, role: str, moment: np.ndarray) -> np.ndarray:
         """E[B_j^2] (or C) behind the norm over the state axis, if there is one."""
@@ -129,10 +141,10 @@ class Mamba:
         return np.asarray(weight**2 * moment / (moment.mean() + layer.options.norm_eps))
 
     def stored(self, layer: Layer[MambaOptions], kept: np.ndarray) -> int:
-        return len(kept)
+        return len(kept) // layer.groups
 
     def cuts(self, layer: Layer[MambaOptions]) -> dict[str, Cut]:
-        n, rank = layer.states, layer.options.dt_rank
+        n, rank = layer.states // layer.groups, layer.options.dt_rank
         one = np.arange(n)[:, None]
         rows: Cut = AxisCut(0, rank + np.concatenate([one, one + n], axis=1), silent=True)
         weights: Cut = AxisCut(0, one, silent=True)
@@ -147,7 +159,51 @@ class Mamba:
             "D": Rescaled(n, 2),
             "out_proj.weight": Rescaled(n, -2),
         }
-        return {name: by_role[role] for role, name in layer.arrays.items() if role in by_role}
+        if layer.groups > 1:
+            scans = ((0, FORWARD), (n, BACKWARD))
+            by_role = {scan[role]: GroupCut(by_role[role], first, n) for first, scan in scans for role in CUT_PER_SCAN}
+        cuts = {name: by_role[role] for role, name in layer.arrays.items() if role in by_role}
+        return {**cuts, **layer.declared}
+
+    def axis_lengths(self, layer: Layer[MambaOptions]) -> dict[int, np.ndarray | None]:
+        """A further tensor does not say which direction's states it holds, nor on which side of a norm it acts."""
+        found = plain_lengths(layer.states // layer.groups, layer.options.dt_rank)
+        plain = layer.groups == 1 and layer.options.bc_norm == "none"
+        return found if plain else dict.fromkeys(found)
+
+
+def _scan_sizes(shapes: Mapping[str, Shape], prefix: str, leaves: Mapping[str, str], why: str) -> tuple[int, int, int]:
+    """D, N and R of one scan, whose tensors all have to be there and fit."""
+    names = {role: prefix + leaf for role, leaf in leaves.items()}
+    d, n = expect_shape(shapes, names["A_log"], (None, None), why)
+    _, rank = expect_shape(shapes, names["dt_proj.weight"], (d, None), why)
+    expect_shape(shapes, names["dt_proj.bias"], (d,), why)
+    rows = f"{why}, with rows [dt: {rank} | B: {n} | C: {n}]"
+    expect_shape(shapes, names["x_proj.weight"], (rank + 2 * n, d), rows)
+    if names["x_proj.bias"] in shapes:
+        expect_shape(shapes, names["x_proj.bias"], (rank + 2 * n,), why)
+    return d, n, rank
+
+
+def _check_directions(prefix: str, sizes: Sequence[tuple[int, int, int]], bc_norm: str) -> None:
+    """Raise unless two directions are a layout that is known."""
+    where = f"Layer {prefix.rstrip('.') or '(top level)'} has two directions ({prefix}A_log, {prefix}A_b_log)"
+    if sizes[0] != sizes[1]:
+        raise AireError(
+            f"{where} of different sizes: {sizes[0]} and {sizes[1]} channels, states and rank; expected one."
+        )
+    if bc_norm != "none":
+        raise AireError(f"{where} and norms of B and C. That layout is not known, so it cannot be cut.")
+
+
+def _norms(shapes: Mapping[str, Shape], config: Mapping[str, Any], prefix: str) -> tuple[str, dict[str, str]]:
+    """Which norm of B and C there is, and role -> name of the tensors that a cut then changes."""
+    for pair in NORM_NAMES:
+        if any(prefix + leaf in shapes for leaf in pair):
+            return "weighted", dict(zip(("b_norm", "c_norm"), pair, strict=True))
+    if _weightless_norms(config):
+        return "weightless", {"D": "D", "out_proj.weight": "out_proj.weight"}
+    return "none", {}
 
 
 def _weightless_norms(config: Mapping[str, Any]) -> bool:

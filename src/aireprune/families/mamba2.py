@@ -29,7 +29,7 @@ import numpy as np
 
 from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
-from aireprune.families.base import Layer, Units, anchored, expect_shape
+from aireprune.families.base import Layer, Units, anchored, expect_shape, plain_lengths
 from aireprune.families.cuts import AxisCut, Cut
 from aireprune.method.states import LayerStates
 
@@ -47,6 +47,7 @@ class Mamba2Options:
 class Mamba2:
     name = "mamba2"
     looked_for = "A_log (1-D), in_proj.weight, conv1d.weight, dt_bias, out_proj.weight (Mamba-2 mixers)"
+    stock = frozenset({"D", "norm.weight", "out_proj.weight", "out_proj.bias"})
 
     def find(
         self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()
@@ -133,7 +134,12 @@ class Mamba2:
                 cuts[name] = AxisCut(0, layer.options.first_row + both, silent=True, groups=layer.groups)
             elif role.startswith("conv1d"):
                 cuts[name] = AxisCut(0, layer.options.first_channel + both, silent=True, groups=layer.groups)
-        return cuts
+        return {**cuts, **layer.declared}
+
+    def axis_lengths(self, layer: Layer[Mamba2Options]) -> dict[int, np.ndarray | None]:
+        """Groups choose their states separately, so a tensor along the states of one group cannot be cut."""
+        of_one = dict.fromkeys(plain_lengths(layer.states // layer.groups))
+        return of_one | plain_lengths(layer.states, layer.options.first_channel)
 
 
 def _groups(config: Mapping[str, Any]) -> int:

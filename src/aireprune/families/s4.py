@@ -25,6 +25,7 @@ import numpy as np
 from aireprune.arrays import Edit, NamedArrays, Replaced
 from aireprune.errors import AireError
 from aireprune.families.base import Layer, Units
+from aireprune.families.leftover import settle_leftovers
 from aireprune.families.s4d import S4D
 from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, S4DOptions, continuous_poles
 
@@ -52,13 +53,11 @@ class Diagonalized(Replaced):
         return {**edits, **{name: through(name) for name in self.new}}
 
 
-def diagonalize(arrays: NamedArrays, config: Mapping[str, Any]) -> Diagonalized | None:
+def diagonalize(arrays: NamedArrays, config: Mapping[str, Any], units: Units | None = None) -> Diagonalized | None:
     """A view of the arrays without low-rank parts, or None if there are none. `notices` says what was done."""
     replaced: dict[str, np.ndarray] = {}
     notices = []
-    for layer in S4D().find(arrays, config, Units()):
-        if "P" not in layer.arrays or not layer.read(arrays, "P").any():
-            continue
+    for layer in _with_low_rank_parts(arrays, config, units or Units()):
         new, error = _diagonal_layer(layer, arrays)
         replaced.update({layer.arrays[role]: values for role, values in new.items()})
         notices.append(
@@ -66,6 +65,21 @@ def diagonalize(arrays: NamedArrays, config: Mapping[str, Any]) -> Diagonalized 
             f"(from {layer.options.modes}); its transfer function changed by {error:.1e} relative to its peak."
         )
     return Diagonalized(arrays, replaced, notices) if replaced else None
+
+
+def _with_low_rank_parts(arrays: NamedArrays, config: Mapping[str, Any], units: Units) -> list[Layer[S4DOptions]]:
+    """The layers to diagonalise; none may have further tensors along its states, which become others."""
+    family = S4D()
+    found = [
+        layer for layer in family.find(arrays, config, units) if "P" in layer.arrays and layer.read(arrays, "P").any()
+    ]
+    for layer in settle_leftovers(found, arrays.shapes, units.state_axes, {family.name: family}):
+        if layer.declared:
+            raise AireError(
+                f"Layer {layer.name} is S4 with a low-rank part: it is diagonalised before it is cut, and its states "
+                f"then are others than those of {', '.join(layer.declared)}, which state_axis names."
+            )
+    return found
 
 
 def _diagonal_layer(layer: Layer[S4DOptions], arrays: NamedArrays) -> tuple[dict[str, np.ndarray], float]:

@@ -30,7 +30,7 @@ import numpy as np
 
 from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
-from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough
+from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough, plain_lengths
 from aireprune.families.cuts import AxisCut, Cut, RaggedCut
 from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, S4DOptions, as_complex, continuous_poles, steps
 from aireprune.families.s4d_store import new_readout, new_system
@@ -44,6 +44,9 @@ class S4D:
     looked_for = (
         "kernel.C, log_dt, log_A_real, A_imag (standalone S4D); inv_dt, A_real, A_imag, B, C (the S4 repository's "
         "S4D), with P as well (S4)"
+    )
+    stock = frozenset(
+        {"D", "l_kernel", "omega", "z"} | {f"output_linear.{part}" for part in ("weight", "bias", "0.weight", "0.bias")}
     )
 
     def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[S4DOptions]]:
@@ -209,7 +212,10 @@ class S4D:
                 cuts[name] = AxisCut(axis[role] + 1, np.arange(layer.states)[:, None], silent, filled)
             else:
                 cuts[name] = RaggedCut(axis[role], options.copies, options.modes, silent, filled)
-        return cuts
+        return {**cuts, **layer.declared}
+
+    def axis_lengths(self, layer: Layer[S4DOptions]) -> dict[int, np.ndarray | None]:
+        return plain_lengths(layer.options.modes)
 
 
 def _check_choices(options: S4DOptions, prefix: str) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
-from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough, positive
+from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough, plain_lengths, positive
 from aireprune.families.cuts import AxisCut, Cut
 from aireprune.families.storing import packed, rounded, with_signs
 from aireprune.method.discretize import DISCRETIZE
@@ -51,6 +51,7 @@ class S5Options:
 class S5:
     name = "s5"
     looked_for = "Lambda_re, Lambda_im, log_step, B, C or C1 and C2 (official S5); Lambda, log_step, B, C (s5-pytorch)"
+    stock = frozenset({"D"})
 
     def find(self, arrays: NamedArrays, config: Mapping[str, Any], units: Units = Units()) -> list[Layer[S5Options]]:
         shapes = arrays.shapes
@@ -193,7 +194,10 @@ class S5:
                 cuts[name] = AxisCut(0, one, silent=True)
             else:
                 cuts[name] = AxisCut(0, one, fill=SILENT_POLE if role in ("Lambda", "Lambda_re") else 0.0)
-        return cuts
+        return {**cuts, **layer.declared}
+
+    def axis_lengths(self, layer: Layer[S5Options]) -> dict[int, np.ndarray | None]:
+        return plain_lengths(layer.states)
 
 
 def stored_in_halves(poles: Iterable[np.ndarray]) -> bool | None:

@@ -57,7 +57,7 @@ def account(found: Found, plan: Plan, number: int) -> Reduction | None:
     """What plain pruning does to a layer, where that can be said."""
     layer, planned = found.layers[number], plan.layers[number]
     family = FAMILIES[layer.family]
-    if not isinstance(family, LTIFamily):
+    if not isinstance(family, LTIFamily) or layer.declared:
         return None
     system = family.system(layer, found.arrays)
     if not system.stable or system.modes > LARGEST:

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any
 
 from aireprune.errors import AireError
-from aireprune.families import Found, Layer, Units
+from aireprune.families import Found, Layer, StateAxes, Units
 from aireprune.files.atomic import atomic_path
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
@@ -65,11 +65,13 @@ class Plan:
     source: str | None = None  # the checkpoint it was made from, for `aire certify`
     calibrated: int = 0  # unlabelled sequences that the readouts were then fitted on
     certificate: tuple[dict[str, Any], ...] | None = None  # per layer, once applied: `method.bounds.LayerCertificate`
+    state_axes: tuple[str, ...] = ()  # 'NAME=AXIS' of tensors that no family knows: see `aireprune.families.StateAxes`
 
     @property
     def units(self) -> Units:
-        """What a removable state is, in the families that leave it open."""
-        return Units(granularity=self.granularity, even=self.layout == "uniform")
+        """What a removable state is, and which tensors it is cut from, where families leave that open."""
+        axes = StateAxes.parse(self.state_axes)
+        return Units(granularity=self.granularity, even=self.layout == "uniform", state_axes=axes)
 
     @property
     def states(self) -> int:
@@ -106,6 +108,7 @@ class Plan:
             fields["layers"] = tuple(LayerPlan(**{**layer, "kept": tuple(layer["kept"])}) for layer in fields["layers"])
             if fields.get("certificate") is not None:
                 fields["certificate"] = tuple(fields["certificate"])
+            fields["state_axes"] = tuple(fields.get("state_axes", ()))
             fields["threshold"] = math.inf if fields["threshold"] is None else fields["threshold"]
             plan = cls(**fields)
         except (KeyError, TypeError) as problem:
@@ -177,6 +180,7 @@ _TYPES: dict[str, Any] = {
     "source": (str, NoneType),
     "calibrated": int,
     "certificate": (tuple, NoneType),
+    "state_axes": tuple,
 }
 
 

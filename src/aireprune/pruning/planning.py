@@ -44,6 +44,7 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
         reduce=request.reduce,
         round_to=request.round_to,
         source=source,
+        state_axes=request.state_axes.texts,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.families import Units
+from aireprune.families import StateAxes, Units
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
@@ -37,6 +37,7 @@ class PlanChoices(TypedDict, total=False):
     unstable: str
     layout: str
     granularity: str
+    state_axis: Sequence[str]
     round_to: int
     reduce: str
     covariances: Sequence[np.ndarray | None] | None
@@ -61,8 +62,8 @@ class Request:
     method: one of `aireprune.method.methods`. budget: a ratio or a threshold, and what every layer keeps at least.
     epsilon: added to the prefix sums. horizon: energies and Gramians of the first so many steps only. seed: of method
     'random'. unstable: 'refuse' poles with |lambda| >= 1, or 'keep' them whatever happens. layout: see `plan.LAYOUTS`.
-    granularity (S4D): see `Units`. round_to: counts are rounded up to a multiple. reduce: what becomes of the states
-    that stay, one of `aireprune.method.reductions`.
+    granularity (S4D), state_axes: see `Units`; the latter are given as state_axis=['NAME=AXIS', …]. round_to: counts are
+    rounded up to a multiple. reduce: what becomes of the states that stay, one of `aireprune.method.reductions`.
     """
 
     budget: Budget
@@ -73,6 +74,7 @@ class Request:
     unstable: str = "refuse"
     layout: str = "adaptive"
     granularity: str = "mode"
+    state_axes: StateAxes = field(default_factory=StateAxes)
     round_to: int = 1
     reduce: str = "truncate"
 
@@ -91,7 +93,7 @@ class Request:
 
     @property
     def units(self) -> Units:
-        return Units(granularity=self.granularity, even=self.layout == "uniform")
+        return Units(granularity=self.granularity, even=self.layout == "uniform", state_axes=self.state_axes)
 
     @property
     def rule(self) -> Rule:
@@ -161,7 +163,8 @@ def make_request(method: str, ratio: float | None, choices: PlanChoices) -> tupl
         known = sorted(PruneChoices.__optional_keys__)
         raise AireError(f"There is no argument {unknown[0]}=. Arguments: {', '.join(known)}.")
     budget = Budget(ratio, values.pop("threshold", None), values.pop("min_states", 1))
-    return Request(budget=budget, method=method, **values), evidence
+    axes = StateAxes.parse(values.pop("state_axis", ()))
+    return Request(budget=budget, method=method, state_axes=axes, **values), evidence
 
 
 def make_job(plan: Plan | None, choices: PruneChoices) -> Job:

@@ -111,7 +111,7 @@ def open_file(path: str | Path | Checkpoint, config: ConfigLike = None, units: U
     """Open a checkpoint and find the state space layers in it. units: what a removable state is."""
     checkpoint = open_checkpoint(path, config) if isinstance(path, str | Path) else path
     name = str(checkpoint.path)
-    view = diagonalize(checkpoint, checkpoint.config)
+    view = diagonalize(checkpoint, checkpoint.config, units)
     arrays: NamedArrays = checkpoint if view is None else view
     layers = find_layers(arrays, checkpoint.config, units, name)
     notices = [*checkpoint.notices, *([] if view is None else view.notices)]
