@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from aireprune.errors import Notice
+from aireprune.families import StateAxes, Units
 from aireprune.files.base import Checkpoint
 from aireprune.method.methods import METHODS, Method
 from aireprune.pruning.plan import Plan
@@ -29,13 +30,14 @@ def methods() -> dict[str, Method]:
     return dict(METHODS)
 
 
-def load(path: str | Path, config: ConfigLike = None) -> nn.Module:
+def load(path: str | Path, config: ConfigLike = None, *, state_axis: Sequence[str] = ()) -> nn.Module:
     """The model of a checkpoint, in evaluation mode, with its weights as they are on disk.
 
     `config` (a mapping or a JSON file) supplies what a Flax or bare weight file does not say; by default it is looked
-    for in NAME.json beside the file. Hugging Face folders are loaded with transformers.
+    for in NAME.json beside the file. Hugging Face folders are loaded with transformers, and code that they bring along
+    is never run. state_axis: as in `plan`.
     """
-    return open_file(path, config).build()
+    return open_file(path, config, Units(state_axes=StateAxes.parse(state_axis))).build()
 
 
 def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
@@ -69,6 +71,7 @@ def plan(
     unstable: what to do about poles with |lambda| >= 1: 'refuse' (raise) or 'keep' (they always stay).
     layout: 'adaptive' (every layer its own size), 'uniform' (one size for all) or 'padded' (chosen as adaptive, filled
     up to one size). granularity (S4D): 'mode', every channel chooses its own, or 'state', one index for all channels.
+    state_axis: 'NAME=AXIS' of tensors that no family knows but that lie along the states ('NAME=none': they do not).
     round_to=1: round the states kept in every layer (and group) up to a multiple.
     reduce: 'truncate' (kept states stay as they are), 'refit' (they get the H2-optimal readout) or 'balanced' (balanced
     truncation, which ranks its new states by squared Hankel singular values; method 'aire' only). S5, LRU and S4D.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.families import Found, Units, lti_family
+from aireprune.families import Found, lti_family
 from aireprune.files.single import beside
 from aireprune.method.bounds import LayerCertificate, balanced_bound, certify
 from aireprune.method.gramians import energy
@@ -89,7 +89,7 @@ def certify_model(
     plan = plan or _plan_of(pruned)
     original = original or _named_source(plan)
     before = open_source(original, config, plan.units)
-    after = open_source(pruned, None, Units(granularity=plan.granularity))
+    after = open_source(pruned, None, replace(plan.units, even=False))
     layers = tuple(certify_layers(before, after, plan))
     if data is None:
         return Certificate(plan, layers, None)

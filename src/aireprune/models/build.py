@@ -31,6 +31,14 @@ def own_family(found: Found) -> str:
             f"{found.name} holds {' and '.join(families)} layers, for which there is no model class here. The file "
             "itself can be inspected, scored and pruned."
         )
+    odd = next(
+        (layer for layer in found.layers if layer.declared or (layer.family == "mamba" and layer.groups > 1)), None
+    )
+    if odd is not None:
+        raise AireError(
+            f"{found.name}: layer {odd.name} has more than the model classes here know (declared tensors, or a second "
+            "direction), so no model can be built. The file itself can be inspected, scored and pruned."
+        )
     return families[0]
 
 
