@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shared_data import shared
 
 from aireprune.cli import main
 from aireprune.errors import AireError
 from aireprune.tasks import TASKS, load_task
 from aireprune.tasks.cache import cached, write_arrays
 from aireprune.tasks.catalogue import GENERATED, LAYOUTS, catalogue
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name not in GENERATED])
@@ -28,6 +27,11 @@ def test_missing_data_names_the_place_and_the_way(data, name):
     assert "AIRE_DATA" in message
     assert LAYOUTS[name][0] in message
     assert any(word in message for word in ("Put ", "Unpack "))
+
+
+def test_an_unknown_task_is_named():
+    with pytest.raises(AireError, match="no task 'chess'"):
+        load_task("chess")
 
 
 def test_the_list_of_tasks(data):
@@ -110,9 +114,7 @@ def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
     ],
 )
 def test_the_data_at_hand(monkeypatch, name, sizes, shape):
-    if not (SHARED / LAYOUTS[name][0]).exists():
-        pytest.skip(f"{SHARED / LAYOUTS[name][0]} is not on this machine")
-    monkeypatch.setenv("AIRE_DATA", str(SHARED))
+    monkeypatch.setenv("AIRE_DATA", str(shared(LAYOUTS[name][0]).parent))
     task = load_task(name)
     assert (len(task.train), len(task.validation), len(task.test)) == sizes
     assert task.batch(task.test.rows(slice(0, 2))).x.shape == shape

@@ -15,11 +15,10 @@ import pytest
 import torch
 
 import aireprune
-from aireprune import embedded
 from aireprune.errors import AireError
 from aireprune.models.create import new_model
 from aireprune.models.s5_config import S5Config
-from aireprune.tasks import Split, Task, data_folder, load_task
+from aireprune.tasks import Split, Task
 from aireprune.tasks.base import normalised, tokens
 from aireprune.tasks.evaluate import evaluate, forward, sampled_as
 from aireprune.training import recipes
@@ -204,30 +203,3 @@ def test_the_papers_hyperparameters():
     config = recipes.model_config(replace(small_task("classes"), name="pathx"), "s5", "paper")
     assert (config.layers, config.h, config.n, config.blocks, config.dropout) == (6, 128, 256, 16, 0.0)
     assert (config.dt_min, config.dt_max, config.batchnorm, config.prenorm) == (0.001, 0.1, True, True)
-
-
-def test_unknown_task_and_missing_data(monkeypatch, tmp_path):
-    with pytest.raises(AireError, match="no task 'chess'"):
-        load_task("chess")
-    monkeypatch.setenv("AIRE_DATA", str(tmp_path))
-    with pytest.raises(AireError, match=r"mnist\.npz, which is not there"):
-        load_task("smnist")
-
-
-def test_the_embedded_model_is_what_it_is_said_to_be():
-    model, task = aireprune.load(embedded.MODEL), embedded.digits()
-    part = Split(task.test.x[:200], task.test.y[:200])
-    assert evaluate(model, task, part) >= 0.98
-    assert len(task.test) == 1000
-    summary = json.loads((embedded.MODEL / "training.json").read_text())
-    assert summary["test"] >= 0.98
-    assert (embedded.MODEL / "model.safetensors").stat().st_size <= 1_000_000
-
-
-def test_the_embedded_digits_are_mnists():
-    if not (data_folder() / "mnist.npz").is_file():
-        pytest.skip(f"{data_folder() / 'mnist.npz'} is not here (set AIRE_DATA to a folder that has it)")
-    full = load_task("smnist")
-    np.testing.assert_array_equal(embedded.digits().test.x, full.test.x[:1000])
-    assert len(full.train) == 55000
-    assert len(full.validation) == 5000

@@ -142,7 +142,7 @@ def methods(json: bool) -> None:
 
 
 def tasks(json: bool) -> None:
-    from aireprune.tasks.base import data_folder
+    from aireprune.folders import data_folder
     from aireprune.tasks.catalogue import catalogue
 
     entries = catalogue()
