@@ -16,11 +16,10 @@ import torch
 
 import aireprune
 from aireprune.errors import AireError
-from aireprune.models.create import new_model
 from aireprune.models.s5_config import S5Config
 from aireprune.tasks import Split, Task
 from aireprune.tasks.base import normalised, tokens
-from aireprune.tasks.evaluate import evaluate, forward, sampled_as
+from aireprune.tasks.evaluate import evaluate
 from aireprune.training import recipes
 from aireprune.training.loop import Recipe, parameter_groups, train_model
 from aireprune.training.workers import Workers
@@ -172,29 +171,6 @@ def test_bf16_that_would_crash_is_refused(tmp_path, monkeypatch):
     with pytest.raises(AireError, match="ONEDNN_MAX_CPU_ISA"):
         train_model(toy_task(), CONFIG, Recipe(epochs=1, batch=20, precision="bf16"), tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_task_at_half_the_sampling_rate_doubles_the_steps_for_the_time_being():
-    task, model = toy_task(), new_model(CONFIG, 0)
-    slow = replace(task, name="toy-8k", step_rescale=2.0)
-    doubled = new_model(replace(CONFIG, step_rescale=2.0), 0)
-    with sampled_as(model, slow):
-        a = forward(model.eval(), slow, task.test)
-    torch.testing.assert_close(a, forward(doubled.eval(), task, task.test))
-    assert model.layers[0].seq.step_rescale == 1.0
-    with pytest.raises(AireError, match="only S5 models"):
-        evaluate(torch.nn.Linear(2, 2), slow, task.test)
-
-
-def test_a_model_that_does_not_fit_the_task():
-    task, model = toy_task(), new_model(CONFIG, 0)
-    for change, message in (
-        ({"classes": 3}, "outputs: 2, but the task has 3"),
-        ({"d_input": 8}, "inputs per step .*: 1, but the task has 8"),
-        ({"test": Split(task.test.x, np.zeros((50, 16), int))}, "asks about every step"),
-    ):
-        with pytest.raises(AireError, match=message):
-            evaluate(model, replace(task, **change), task.test)
 
 
 def test_the_papers_hyperparameters():

@@ -184,9 +184,7 @@ class Run:
 
     def validate(self) -> float:
         split = self.task.validation
-        value = evaluate(self.model, self.task, split.rows(slice(0, self.recipe.validate or len(split))))
-        self.model.train()
-        return value
+        return evaluate(self.model, self.task, split.rows(slice(0, self.recipe.validate or len(split))))
 
     def finish(self) -> nn.Module:
         self.model.eval()
