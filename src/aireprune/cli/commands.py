@@ -256,13 +256,20 @@ def train(
     On several GPUs: torchrun --nproc-per-node 4 -m aireprune train TASK -o DIR --recipe paper
     """
     from aireprune.cli.train import train as run
+    from aireprune.training.recipes import ModelChanges, RecipeChanges
 
-    run(
-        task, out, family, recipe, device, json,
-        model={"layers": layers, "features": features, "states": states, "blocks": blocks, "dropout": dropout},
-        changes={"epochs": epochs, "batch": batch, "lr": lr, "ssm_lr": ssm_lr, "weight_decay": weight_decay,
-                 "precision": precision, "seed": seed, "examples": examples},
-    )  # fmt: skip
+    model = ModelChanges(layers=layers, features=features, states=states, blocks=blocks, dropout=dropout)
+    changes = RecipeChanges(
+        epochs=epochs,
+        batch=batch,
+        lr=lr,
+        ssm_lr=ssm_lr,
+        weight_decay=weight_decay,
+        precision=precision,
+        seed=seed,
+        examples=examples,
+    )
+    run(task, out, family, recipe, device, json, model, changes)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from aireprune.errors import AireError
 from aireprune.experiments.paper.page import render
 from aireprune.experiments.paper.run import reproduce as run
 from aireprune.experiments.paper.run import time_models, wanted_entries, wanted_items
-from aireprune.training.recipes import NAMES
+from aireprune.training.hyperparameters import NAMES
 
 
 def reproduce(item: str, recipe: str, zoo: Path, out: Path, only: str, page: bool) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json as jsonlib
 import os
 from pathlib import Path
-from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aireprune.api import save
 from aireprune.cli.output import console, measured, print_json, stderr
-from aireprune.errors import AireError
 from aireprune.tasks import load_task
 from aireprune.training import recipes
+from aireprune.training.loop import Conditions, train_model
 from aireprune.training.loop import Progress as Step
-from aireprune.training.loop import train_model
+from aireprune.training.recipes import ModelChanges, RecipeChanges
 
 
 def train(
@@ -25,15 +24,14 @@ def train(
     recipe: str,
     device: str | None,
     json: bool,
-    model: dict[str, Any],
-    changes: dict[str, Any],
+    model: ModelChanges,
+    changes: RecipeChanges,
 ) -> None:
-    if recipe not in recipes.NAMES:
-        raise AireError(f"There is no recipe {recipe!r}. Recipes: {', '.join(recipes.NAMES)}.")
+    recipes.check_name(recipe)
     base = recipes.base_task(name)
     task = load_task(recipes.task_name(base, recipe) if name == base else name)
-    config = recipes.model_config(task, family, recipe, **model)
-    how = recipes.training_recipe(base, family, recipe, **{k: v for k, v in changes.items() if v is not None})
+    config = recipes.model_config(task, family, recipe, model)
+    how = recipes.training_recipe(base, family, recipe, changes)
     first = int(os.environ.get("RANK", "0")) == 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr, disable=not first) as bar:
@@ -44,7 +42,7 @@ def train(
             if step.validation is not None:
                 bar.console.print(f"epoch {step.epoch + 1}: validation {measured(task.metric, step.validation)}")
 
-        trained = train_model(task, config, how, out, show, device=device)
+        trained = train_model(task, config, how, out, Conditions(device=device), show)
     if not first:
         return
     save(trained, out / "model", overwrite=True)
