@@ -1,4 +1,4 @@
-"""Training and evaluation mode of a module and its parts."""
+"""Evaluation mode for a while."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from torch import nn
 
 
 @contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Inside, every part of the model is in evaluation mode; afterwards, each is in the mode it was in before."""
-    before = [(part, part.training) for part in model.modules()]
-    model.eval()
+def evaluation_mode(*models: nn.Module) -> Iterator[None]:
+    """Put the models into evaluation mode, and every part of them back into its own mode, even after an error."""
+    before = [(module, module.training) for model in models for module in model.modules()]
     try:
+        for model in models:
+            model.eval()
         yield
     finally:
-        for part, training in before:
-            part.training = training
+        for module, training in before:
+            module.training = training
