@@ -11,6 +11,9 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import pytest
 from helpers import GOLDEN_NAMES, Golden
+from shared_data import SHARED
+
+os.environ["AIRE_DATA"] = str(SHARED)  # also of the commands that tests start
 
 
 @pytest.fixture(params=GOLDEN_NAMES)

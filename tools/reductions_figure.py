@@ -14,7 +14,7 @@ from pathlib import Path
 import aireprune
 from aireprune import embedded
 from aireprune.experiments.charts import line_chart
-from aireprune.tasks import data_folder
+from aireprune.folders import data_folder
 from aireprune.tasks.evaluate import evaluate
 
 RATIOS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from shared_data import shared
 from torch_checks import (
     check_compiled_and_exported_model,
     check_forward_mode,
@@ -16,7 +17,6 @@ from aireprune.families import find_layers
 from aireprune.models.arrays import ModuleArrays
 from aireprune.models.mamba import MambaModel, initialize
 from aireprune.models.mamba_config import MambaConfig
-from aireprune.tasks import data_folder
 
 SMALL = MambaConfig(d_input=3, d_output=5, d_model=8, layers=2, d_state=4)
 
@@ -92,9 +92,7 @@ def test_configuration_round_trip() -> None:
 
 
 def test_public_checkpoint() -> None:
-    checkpoint, digits = data_folder() / "checkpoints" / "mamba_smnist.pth", data_folder() / "mnist.npz"
-    if not checkpoint.is_file() or not digits.is_file():
-        pytest.skip(f"needs {checkpoint} and {digits}")
+    checkpoint, digits = shared("checkpoints/mamba_smnist.pth"), shared("mnist.npz")
     weights = torch.load(checkpoint, weights_only=True, map_location="cpu")["model_state_dict"]
     model = MambaModel(MambaConfig.infer({name: tuple(t.shape) for name, t in weights.items()})).eval()
     model.load_state_dict(weights)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from shared_data import shared
 from torch_checks import (
     check_compiled_and_exported_model,
     check_forward_mode,
@@ -20,7 +21,6 @@ from aireprune.models import s4d as module
 from aireprune.models.arrays import ModuleArrays
 from aireprune.models.editing import edited
 from aireprune.models.s4d import S4DConfig, S4DModel, initialize
-from aireprune.tasks import data_folder
 
 
 def small(seed: int = 0, **changes: object) -> S4DModel:
@@ -144,9 +144,7 @@ def test_configuration_from_shapes_and_dictionaries() -> None:
 
 
 def test_the_public_checkpoint() -> None:
-    weights, images = data_folder() / "checkpoints" / "s4d_scifar_rgb.pth", data_folder() / "cifar10_rgb_test2000.npz"
-    if not (weights.is_file() and images.is_file()):
-        pytest.skip(f"the public S4D checkpoint and its images are not in {data_folder()}")
+    weights, images = shared("checkpoints/s4d_scifar_rgb.pth"), shared("cifar10_rgb_test2000.npz")
     tensors = torch.load(weights, weights_only=True)["model"]
     model = S4DModel(S4DConfig.infer({name: tuple(tensor.shape) for name, tensor in tensors.items()})).eval()
     model.load_state_dict(tensors)

@@ -12,6 +12,7 @@ import small_models
 import torch
 from foreign_models import MODELS
 from safetensors.torch import save_file
+from shared_data import shared
 
 import aireprune
 from aireprune import embedded
@@ -24,7 +25,7 @@ from aireprune.models.s4d import S4DModel
 from aireprune.models.s4d import initialize as initialize_s4d
 from aireprune.models.s4d_config import S4DConfig
 from aireprune.pruning import source as source_module
-from aireprune.tasks import Split, data_folder, load_task
+from aireprune.tasks import Split, load_task
 from aireprune.tasks.evaluate import evaluate
 
 
@@ -90,24 +91,19 @@ def test_masked_is_removed_is_reloaded(tmp_path, build, layout, granularity, suf
         assert json.loads((tmp_path / "out.plan.json").read_text())["schema"] == 1
 
 
-def public(name):
-    path = data_folder() / "checkpoints" / name
-    if not path.is_file():
-        pytest.skip(f"{path} is not here (set AIRE_DATA to a folder that has checkpoints/{name})")
-    return path
-
-
 def test_the_public_mamba(tmp_path):
-    model, task = aireprune.load(public("mamba_smnist.pth")), load_task("smnist")
+    shared("mnist.npz")
+    path = shared("checkpoints/mamba_smnist.pth")
+    model, task = aireprune.load(path), load_task("smnist")
     part = Split(task.test.x[:300], task.test.y[:300])
     assert evaluate(model, task, part) > 0.97
-    aireprune.prune_file(public("mamba_smnist.pth"), tmp_path / "out.pth", ratio=0.25)
+    aireprune.prune_file(path, tmp_path / "out.pth", ratio=0.25)
     assert evaluate(aireprune.load(tmp_path / "out.pth"), task, part) > 0.9
 
 
 def test_the_public_s4d(tmp_path):
-    path = public("s4d_scifar_rgb.pth")
-    with np.load(data_folder() / "cifar10_rgb_test2000.npz", allow_pickle=False) as data:
+    path, images = shared("checkpoints/s4d_scifar_rgb.pth"), shared("cifar10_rgb_test2000.npz")
+    with np.load(images, allow_pickle=False) as data:
         x, y = data["x"][:60].reshape(-1, 1024, 3), data["y"][:60]
     x = (x / 255 - np.array([0.4914, 0.4822, 0.4465])) / np.array([0.2023, 0.1994, 0.2010])
     x = torch.from_numpy(x.astype(np.float32))

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from contextlib import suppress
-from pathlib import Path
-
-import numpy as np
 import pytest
+from shared_data import shared
 
-from aireprune.cli import main
 from aireprune.errors import AireError
 from aireprune.tasks import TASKS, load_task
-from aireprune.tasks.cache import cached, write_arrays
 from aireprune.tasks.catalogue import GENERATED, LAYOUTS, catalogue
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name not in GENERATED])
@@ -30,6 +21,11 @@ def test_missing_data_names_the_place_and_the_way(data, name):
     assert any(word in message for word in ("Put ", "Unpack "))
 
 
+def test_an_unknown_task_is_named():
+    with pytest.raises(AireError, match="no task 'chess'"):
+        load_task("chess")
+
+
 def test_the_list_of_tasks(data):
     (data / "mnist.npz").touch()
     entries = {entry.name: entry for entry in catalogue()}
@@ -41,66 +37,6 @@ def test_the_list_of_tasks(data):
     assert set(LAYOUTS) | set(GENERATED) == set(TASKS)
 
 
-def test_the_command(data, capsys, monkeypatch):
-    (data / "mnist.npz").touch()
-    monkeypatch.setattr(sys, "argv", ["aire", "tasks", "--json"])
-    with suppress(SystemExit):
-        main()
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["data"] == str(data)
-    assert {task["name"]: task["data"] for task in answer["tasks"]}["smnist"] == str(data / "mnist.npz")
-    monkeypatch.setattr(sys, "argv", ["aire", "tasks"])
-    with suppress(SystemExit):
-        main()
-    text = capsys.readouterr().out
-    assert all(word in text for word in ("missing", "generated", "mnist.npz"))
-
-
-def test_the_cache(data, tmp_path):
-    calls = []
-
-    def write(folder: Path) -> None:
-        calls.append(folder)
-        write_arrays(folder, x=np.arange(6).reshape(3, 2), y=np.arange(3))
-
-    first = cached("toy", ("a", 1), write)
-    assert np.array_equal(cached("toy", ("a", 1), write).x, first.x)
-    assert len(calls) == 1
-    cached("toy", ("a", 2), write)
-    assert len(calls) == 2
-    assert first.lengths is None
-
-    def fail(folder: Path) -> None:
-        (folder / "x.npy").touch()
-        raise AireError("a bad picture")
-
-    with pytest.raises(AireError, match="a bad picture"):
-        cached("toy", "b", fail)
-    assert len(list((tmp_path / "cache").iterdir())) == 2
-    broken = next((tmp_path / "cache").iterdir()) / "x.npy"
-    broken.write_bytes(broken.read_bytes()[:40])
-    with pytest.raises(AireError, match=r"x\.npy cannot be read .* Delete its folder"):
-        [cached("toy", ("a", k), write) for k in (1, 2)]
-
-
-def test_of_two_processes_the_first_makes_the_cache():
-    def write(folder: Path, value: int) -> None:
-        write_arrays(folder, x=np.full((2, 2), value), y=np.arange(2))
-
-    def slow(folder: Path) -> None:
-        cached("toy", "race", lambda other: write(other, 1))
-        write(folder, 2)
-
-    assert cached("toy", "race", slow).x[0, 0] == 1
-
-
-def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("AIRE_CACHE", str(tmp_path / "file"))
-    with pytest.raises(AireError, match=r"file/toy-.* cannot be written .* AIRE_CACHE"):
-        cached("toy", "x", lambda folder: None)
-
-
 @pytest.mark.parametrize(
     ("name", "sizes", "shape"),
     [
@@ -110,9 +46,7 @@ def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
     ],
 )
 def test_the_data_at_hand(monkeypatch, name, sizes, shape):
-    if not (SHARED / LAYOUTS[name][0]).exists():
-        pytest.skip(f"{SHARED / LAYOUTS[name][0]} is not on this machine")
-    monkeypatch.setenv("AIRE_DATA", str(SHARED))
+    monkeypatch.setenv("AIRE_DATA", str(shared(LAYOUTS[name][0]).parent))
     task = load_task(name)
     assert (len(task.train), len(task.validation), len(task.test)) == sizes
     assert task.batch(task.test.rows(slice(0, 2))).x.shape == shape

@@ -36,3 +36,11 @@ Granularity = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Seed of method random.")]
+StateAxis = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state-axis",
+        metavar="NAME=AXIS",
+        help="Of a customised layer: which axis of a tensor lies along the states, or none; may be repeated.",
+    ),
+]

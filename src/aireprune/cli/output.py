@@ -1,20 +1,43 @@
-"""Tables for people, JSON for machines, notices on standard error."""
+"""Tables for people, JSON for machines, notices and progress on standard error."""
 
 from __future__ import annotations
 
 import json as jsonlib
 import math
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from aireprune.cli.messages import in_flags
 
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Step = Callable[[str, int, int], None]  # (what is done, how many are done, of how many)
 WIDE = 200  # columns where the output is not a terminal, so that nothing is cut for a file or a pipe
-console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
-stderr = Console(stderr=True, highlight=False, markup=False)
+
+
+@cache
+def console() -> Console:
+    """Standard output."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+@cache
+def stderr() -> Console:
+    """Standard error."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, markup=False)
+
+
+def say(*what: RenderableType) -> None:
+    """Print lines or tables on standard output."""
+    console().print(*what)
 
 
 def print_json(value: Any) -> None:
@@ -34,6 +57,10 @@ def _plain(value: Any) -> Any:
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1) -> RenderableType:
     """A plain table under a title; the first `left` columns are aligned to the left, the rest to the right."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     body = Table(header_style="bold", box=None, pad_edge=False)
     names = list(columns)
     cells = [[str(cell) for cell in row] for row in rows]
@@ -52,15 +79,41 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
     return Group(Text(title, style="bold"), body) if title else body
 
 
+def notices(lines: Iterable[str]) -> None:
+    """What a user should know, on standard error."""
+    for line in lines:
+        stderr().print(f"note: {in_flags(line)}")
+
+
+def waiting(what: str) -> AbstractContextManager[Any]:
+    """A sign of life on standard error while something is done."""
+    return stderr().status(what)
+
+
+@contextmanager
+def progress(what: str, transient: bool = True, disable: bool = False) -> Iterator[Step]:
+    """A bar on standard error; the function moves it. transient: it disappears in the end."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr(), transient=transient, disable=disable) as bar:
+        job = bar.add_task(what)
+
+        def step(what: str, done: int, total: int) -> None:
+            bar.update(job, description=what, completed=done, total=total)
+
+        yield step
+
+
 def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
-
-
-def notices(lines: Iterable[str]) -> None:
-    for line in lines:
-        stderr.print(f"note: {line}")
 
 
 def measured(metric: str, value: float) -> str:
     """A task's metric as people read it: accuracy in per cent, or bits per byte."""
     return f"{metric} {percent(value, 2)}" if metric == "accuracy" else f"{value:.3f} {metric}"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"

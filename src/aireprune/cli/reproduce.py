@@ -3,36 +3,64 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+import typer
 
-from aireprune.cli.output import console, stderr
+from aireprune.cli.output import progress, say
 from aireprune.errors import AireError
-from aireprune.experiments.paper.page import render
-from aireprune.experiments.paper.run import reproduce as run
-from aireprune.experiments.paper.run import time_models, wanted_entries, wanted_items
-from aireprune.training.recipes import NAMES
+
+if TYPE_CHECKING:
+    from aireprune.experiments.paper.reproduction import Reproduction
 
 
-def reproduce(item: str, recipe: str, zoo: Path, out: Path, only: str, page: bool) -> None:
-    if recipe not in NAMES:
-        raise AireError(f"There is no recipe {recipe!r}. Recipes: {', '.join(NAMES)}.")
-    items = wanted_items(item)
-    entries = wanted_entries(items, recipe, tuple(filter(None, only.split(","))))
-    for entry in entries:
-        entry.path(zoo, recipe)  # say what is missing before hours of work
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, transient=True) as bar:
-        job = bar.add_task("loading")
+def reproduce(
+    item: Annotated[
+        str,
+        typer.Argument(
+            metavar="ITEM",
+            help="table1, table2, table3, table5, curves, profiles, averages, ablations or all.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Writes DIR/results.md and data in DIR/results; resumed.")
+    ],
+    recipe: Annotated[
+        str, typer.Option("--recipe", metavar="mini|paper", help="Our small models, or models of the paper's size.")
+    ] = "mini",
+    zoo: Annotated[Path, typer.Option("--zoo", metavar="DIR", help="Trained models, in folders like image-s5.")] = Path(
+        "zoo"
+    ),
+    models: Annotated[str, typer.Option("--models", metavar="A,B,...", help="Only these models.")] = "",
+    page: Annotated[bool, typer.Option(help="Render the page, or only gather its data.")] = True,
+) -> None:
+    """Make the paper's tables and figures from trained models, with the paper's figures beside ours.
 
-        def report(what: str, done: int, total: int) -> None:
-            bar.update(job, description=what, completed=done, total=total)
+    Every cell is kept as data and done once: interrupt it at any time. With --no-page several of these can gather the
+    data of different models at the same time.
+    """
+    from aireprune.experiments.paper.page import render
+    from aireprune.experiments.paper.reproduction import plan_reproduction
+    from aireprune.experiments.paper.run import gather
+    from aireprune.experiments.paper.speed import time_models
 
-        run(items, entries, recipe, zoo, out / "results", report)
+    wanted = plan_reproduction(item, recipe, zoo, out, tuple(filter(None, models.split(","))))
+    _check_models(wanted)
+    with progress("loading") as step:
+        gather(wanted, step)
         if page:
-            time_models(items, entries, recipe, zoo, out / "results", report)
+            time_models(wanted, step)
     if page:
-        written = render(items, entries, recipe, zoo, out)
-        console.print(f"Wrote {written} and the data and figures in {out / 'results'}")
+        say(f"Wrote {render(wanted)} and the data and figures in {wanted.data}")
     else:
-        console.print(f"Wrote the data in {out / 'results'}")
+        say(f"Wrote the data in {wanted.data}")
+
+
+def _check_models(wanted: Reproduction) -> None:
+    """Say what is missing, and how to get it, before hours of work."""
+    for model in wanted.models:
+        if model.find(wanted.zoo, wanted.recipe) is None:
+            raise AireError(
+                f"There is no model {wanted.zoo / model.name}. Train it with: aire train {model.base} --family "
+                f"{model.family} --recipe {wanted.recipe} -o RUN, then move RUN/model there."
+            )

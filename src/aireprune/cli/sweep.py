@@ -2,79 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+import typer
 
-from aireprune.api import load
-from aireprune.cli.output import console, percent, print_json, stderr, table
-from aireprune.experiments.figures import draw_sweep, value_of
-from aireprune.experiments.sweep import Settings, make_variants, parse_ratios, run_sweep
-from aireprune.tasks import load_task
+from aireprune.cli.options import Checkpoint, Config, Json
+from aireprune.cli.output import percent, print_json, progress, say, table
+
+if TYPE_CHECKING:
+    from aireprune.experiments.cells import Result
+    from aireprune.experiments.summary import Curve, Summary
 
 
 def sweep(
-    ckpt: Path,
-    task_name: str,
-    out: Path,
-    methods: str,
-    reductions: str,
-    ratios: str,
-    calibrated: bool,
-    config: Path | None,
-    json: bool,
-    options: dict[str, Any],
+    ckpt: Checkpoint,
+    task: Annotated[str, typer.Option("--task", metavar="TASK", help="What to judge the pruned models on.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the sweep; resumed if it exists.")],
+    methods: Annotated[
+        str, typer.Option("--methods", metavar="A,B,...", help="Pruning methods; `aire methods` lists them.")
+    ] = "aire,last,lamp,global-hinf,uniform-hinf,global-magnitude,uniform-magnitude,random",
+    reduce: Annotated[
+        str, typer.Option("--reduce", metavar="A,B,...", help="Reductions: truncate, refit, balanced (with aire).")
+    ] = "truncate",
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Method aire also with calibrated readouts (our own models).")
+    ] = False,
+    calibrate: Annotated[
+        str | None,
+        typer.Option("--calibrate", metavar="SOURCE", help="Calibration inputs; default: the task's training split."),
+    ] = None,
+    ratios: Annotated[
+        str, typer.Option("--ratios", metavar="FROM:TO:STEP", help="Or a list: 0.2,0.5,0.8.")
+    ] = "0:0.9:0.1",
+    seeds: Annotated[int, typer.Option(metavar="K", min=1, help="Seeds of method random: mean and deviation.")] = 3,
+    examples: Annotated[
+        int, typer.Option(metavar="N", min=0, help="At most N validation and N test examples; 0: all.")
+    ] = 1000,
+    max_drop: Annotated[
+        float,
+        typer.Option("--max-drop", metavar="X", min=0, help="What a safe ratio may cost on validation, in points."),
+    ] = 1.0,
+    config: Config = None,
+    json: Json = False,
 ) -> None:
-    variants = make_variants(methods.split(","), reductions.split(","), calibrated)
-    settings = Settings(variants, parse_ratios(ratios), **options)
-    model, task = load(ckpt, config), load_task(task_name)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, transient=True) as bar:
-        job = bar.add_task("the full model")
+    """Prune with every method at every ratio, without retraining, and judge each model. Interrupt it at any time.
 
-        def show(row: dict[str, Any], done: int, total: int) -> None:
-            bar.update(job, completed=done, total=total, description=f"{row['variant']} at {row['ratio']:.0%}")
+    Safe ratios are chosen on validation examples and reported on test examples, with 95 % intervals and a paired test
+    against the full model.
+    """
+    from aireprune.api import load
+    from aireprune.experiments.figures import draw_sweep
+    from aireprune.experiments.request import SweepRequest, parse_ratios
+    from aireprune.experiments.sweep import run_sweep
+    from aireprune.experiments.variants import make_variants
+    from aireprune.tasks import load_task
 
-        summary = run_sweep(model, task, settings, out, show)
+    request = SweepRequest(
+        variants=make_variants(methods.split(","), reduce.split(","), calibrated or calibrate is not None),
+        ratios=parse_ratios(ratios),
+        seeds=seeds,
+        examples=examples,
+        validation=examples,
+        calibrate=calibrate,
+        drop=max_drop,
+    )
+    model, loaded = load(ckpt, config), load_task(task)
+    with progress("the full model") as step:
+
+        def show(found: Result, done: int, total: int) -> None:
+            step(f"{found.key.variant} at {found.key.ratio:.0%}", done, total)
+
+        summary = run_sweep(model, loaded, request, out, show)
     draw_sweep(summary, out)
     if json:
-        print_json(summary)
-    else:
-        print_summary(summary)
-        console.print(f"\nFiles: {out}/cells.jsonl, summary.json, curves.svg and profile-*.svg")
+        print_json(summary.to_dict())
+        return
+    _show(summary)
+    say(f"\nFiles: {out}/cells.jsonl, summary.json, curves.svg and profile-*.svg")
 
 
-def print_summary(summary: Mapping[str, Any]) -> None:
-    first = next(iter(summary["variants"].values()))
-    digits = 1 if summary["metric"] == "accuracy" else 3
-    unit = "Accuracy (%)" if summary["metric"] == "accuracy" else "Bits per byte"
-    rows = []
-    for name, variant in summary["variants"].items():
-        cells = []
-        for point in variant["points"]:
-            text = f"{value_of(summary, point['test']):.{digits}f}"
-            cells.append(text if point["sd"] is None else f"{text}±{value_of(summary, point['sd']):.{digits}f}")
-        rows.append((name, *cells))
-    title = f"{unit} on {summary['examples']} test examples of {summary['task']} against the share of states removed"
-    console.print(table(title, ("variant", *(f"{point['ratio']:.0%}" for point in first["points"])), rows))
-    console.print()
-    safe_rows = []
-    for name, variant in summary["variants"].items():
-        safe = variant["safe"]
-        low, high = (value_of(summary, bound) for bound in safe["interval"])
-        safe_rows.append(
-            (
-                name,
-                percent(safe["ratio"], 0),
-                f"{value_of(summary, safe['test']):.{digits}f}",
-                f"{low:.{digits}f} to {high:.{digits}f}",
-                f"{safe['p']:.2g}",
-                percent(1 - safe["parameters"] / summary["full"]["parameters"]),
-            )
-        )
-    allowed = f"{summary['drop']:g} " + ("point" if summary["metric"] == "accuracy" else "% more bits")
+def _show(summary: Summary) -> None:
+    unit = "Accuracy (%)" if summary.accuracy else "Bits per byte"
+    title = f"{unit} on {summary.examples} test examples of {summary.task} against the share of states removed"
+    heads = ("variant", *(f"{ratio:.0%}" for ratio in summary.ratios))
+    say(table(title, heads, ((name, *_metrics(summary, curve)) for name, curve in summary.variants.items())))
+    say()
+    allowed = f"{summary.drop:g} " + ("point" if summary.accuracy else "% more bits")
     title = f"Largest ratio that costs at most {allowed} on validation; test results there"
     heads = ("variant", "safe ratio", "test", "95 % interval", "p against full", "parameters saved")
-    console.print(table(title, heads, safe_rows))
+    say(table(title, heads, ((name, *_safe(summary, curve)) for name, curve in summary.variants.items())))
+
+
+def _metrics(summary: Summary, curve: Curve) -> list[str]:
+    return [
+        summary.text(point.test) + ("" if point.sd is None else f"±{summary.text(point.sd)}") for point in curve.points
+    ]
+
+
+def _safe(summary: Summary, curve: Curve) -> tuple[str, ...]:
+    safe = curve.safe
+    low, high = (summary.text(bound) for bound in safe.interval)
+    saved = percent(summary.saved(safe))
+    return percent(safe.ratio, 0), summary.text(safe.test), f"{low} to {high}", f"{safe.p:.2g}", saved

@@ -1,57 +1,128 @@
-"""aire train: a progress bar around `aireprune.training.loop.train_model`, and the trained model beside it."""
+"""aire train: a model on a task, and the trained model beside the run."""
 
 from __future__ import annotations
 
 import json as jsonlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+import typer
 
-from aireprune.api import save
-from aireprune.cli.output import console, measured, print_json, stderr
-from aireprune.errors import AireError
-from aireprune.tasks import load_task
-from aireprune.training import recipes
-from aireprune.training.loop import Progress as Step
-from aireprune.training.loop import train_model
+from aireprune.cli.options import Json
+from aireprune.cli.output import measured, print_json, progress, say, stderr
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from aireprune.models.create import AnyConfig
+    from aireprune.tasks import Task
+    from aireprune.training.recipes import Recipe
 
 
 def train(
-    name: str,
-    out: Path,
-    family: str,
-    recipe: str,
-    device: str | None,
-    json: bool,
-    model: dict[str, Any],
-    changes: dict[str, Any],
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK", help="listops, text, retrieval, image, pathfinder, pathx, speech, smnist or lm."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the run; resumed if it exists.")],
+    family: Annotated[
+        str, typer.Option("--family", metavar="s5|s4d|mamba", help="What kind of model to train.")
+    ] = "s5",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            "--recipe",
+            metavar="mini|paper",
+            help="Small model and data for two CPU cores, or the paper's hyperparameters. The options below change it.",
+        ),
+    ] = "mini",
+    layers: Annotated[int | None, typer.Option(help="Number of blocks.")] = None,
+    features: Annotated[int | None, typer.Option(help="Features h of every block (Mamba: d_model).")] = None,
+    states: Annotated[
+        int | None,
+        typer.Option(help="State size n, both halves of each pair counted (S4D: per channel; Mamba: d_state)."),
+    ] = None,
+    blocks: Annotated[int | None, typer.Option(help="S5: HiPPO blocks at initialisation.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training data.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size, over all processes.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    ssm_lr: Annotated[
+        float | None, typer.Option("--ssm-lr", help="Peak learning rate of state space parameters and norms.")
+    ] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay of the other parameters.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="float32|bf16", help="bf16: autocast; weights and scans stay float32.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of weights, order and dropout.")] = None,
+    examples: Annotated[
+        int | None, typer.Option(metavar="N", help="Use only the first N training examples; 0: all.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="cpu, cuda:1, ...; default: a GPU if any.")
+    ] = None,
+    json: Json = False,
 ) -> None:
-    if recipe not in recipes.NAMES:
-        raise AireError(f"There is no recipe {recipe!r}. Recipes: {', '.join(recipes.NAMES)}.")
-    base = recipes.base_task(name)
-    task = load_task(recipes.task_name(base, recipe) if name == base else name)
-    config = recipes.model_config(task, family, recipe, **model)
-    how = recipes.training_recipe(base, family, recipe, **{k: v for k, v in changes.items() if v is not None})
-    first = int(os.environ.get("RANK", "0")) == 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, disable=not first) as bar:
-        job = bar.add_task(task.name)
+    """Train a model on a task. Interrupt it at any time: the same command goes on where it stopped.
 
-        def show(step: Step) -> None:
-            bar.update(job, completed=step.step, total=step.steps, description=f"{task.name} loss {step.loss:.3f}")
-            if step.validation is not None:
-                bar.console.print(f"epoch {step.epoch + 1}: validation {measured(task.metric, step.validation)}")
+    On several GPUs: torchrun --nproc-per-node 4 -m aireprune train TASK -o DIR --recipe paper
+    """
+    from aireprune.tasks import load_task
+    from aireprune.training import recipes
 
-        trained = train_model(task, config, how, out, show, device=device)
-    if not first:
-        return
+    recipes.check_name(recipe)
+    base = recipes.base_task(task)
+    loaded = load_task(recipes.task_name(base, recipe) if task == base else task)
+    model_changes = recipes.ModelChanges(
+        layers=layers, features=features, states=states, blocks=blocks, dropout=dropout
+    )
+    recipe_changes = recipes.RecipeChanges(
+        epochs=epochs,
+        batch=batch,
+        lr=lr,
+        ssm_lr=ssm_lr,
+        weight_decay=weight_decay,
+        precision=precision,
+        seed=seed,
+        examples=examples,
+    )
+    config = recipes.model_config(loaded, family, recipe, model_changes)
+    trained = _train(loaded, config, recipes.training_recipe(base, family, recipe, recipe_changes), out, device)
+    if _first():
+        _finish(trained, loaded, out, json)
+
+
+def _first() -> bool:
+    """Of the processes that torchrun started, the one that reports and writes."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def _train(task: Task, config: AnyConfig, recipe: Recipe, out: Path, device: str | None) -> nn.Module:
+    """Train with a bar that shows the loss, and a line for every epoch."""
+    from aireprune.training.loop import Conditions, Progress, train_model
+
+    with progress(task.name, transient=False, disable=not _first()) as step:
+
+        def show(now: Progress) -> None:
+            step(f"{task.name} loss {now.loss:.3f}", now.step, now.steps)
+            if now.validation is not None:
+                stderr().print(f"epoch {now.epoch + 1}: validation {measured(task.metric, now.validation)}")
+
+        return train_model(task, config, recipe, out, Conditions(device=device), show)
+
+
+def _finish(trained: nn.Module, task: Task, out: Path, json: bool) -> None:
+    """Save the model with the story of its training, and say how good it is."""
+    from aireprune.api import save
+
     save(trained, out / "model", overwrite=True)
-    summary = jsonlib.loads((out / "training.json").read_text())
-    (out / "model" / "training.json").write_text((out / "training.json").read_text())
+    story = (out / "training.json").read_text()
+    (out / "model" / "training.json").write_text(story)
+    summary = jsonlib.loads(story)
     if json:
         print_json({**summary, "model": str(out / "model")})
     else:
-        result = measured(task.metric, summary["test"])
-        console.print(f"test {result} after {summary['seconds']:.0f} s: {out / 'model'}")
+        say(f"test {measured(task.metric, summary['test'])} after {summary['seconds']:.0f} s: {out / 'model'}")

@@ -1,151 +1,127 @@
-"""aire demo: every method on the embedded digit classifier, then dense, masked and removed side by side."""
+"""Every method on the embedded digit classifier, then dense, masked and removed models side by side."""
 
 from __future__ import annotations
 
-import json as jsonlib
+import json
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.progress import Progress
 from torch import nn
 
-import aireprune
 from aireprune import embedded
-from aireprune.cli.output import console, percent, print_json, stderr, table
-from aireprune.cli.prune import profile, size_of
+from aireprune.experiments.pruner import Pruner, load_model, save_model
+from aireprune.experiments.request import Cell
+from aireprune.experiments.timing import take_turns
+from aireprune.experiments.variants import Variant
 from aireprune.files.atomic import atomic_path
 from aireprune.pruning.plan import Plan
-from aireprune.tasks import Task
+from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import evaluate
 
-PAPER_METHODS = (
-    "aire",
-    "last",
-    "lamp",
-    "global-hinf",
-    "uniform-hinf",
-    "global-magnitude",
-    "uniform-magnitude",
-    "random",
-)
+METHODS = ("aire", "last", "lamp", "global-hinf", "uniform-hinf", "global-magnitude", "uniform-magnitude", "random")
+VARIANTS = (*(Variant.of(method) for method in METHODS), Variant.of("aire", "balanced"))
 RATIOS = (0.2, 0.4, 0.6, 0.8)
 SHOWN_RATIO = 0.4
 TIMED_BATCH, TIMED_RUNS = 50, 9
+Report = Callable[[str, int, int], None]
 
 
-def run(out: Path, json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A model of the last table: accuracy, size in memory and on disk, and time of a forward pass.
+
+    speedup: how many times faster than the dense model, the median over turns.
+    """
+
+    model: str
+    accuracy: float
+    parameters: int
+    bytes: int
+    milliseconds: float
+    speedup: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """accuracy: of every variant at every ratio. plan: of method aire at SHOWN_RATIO."""
+
+    examples: int
+    full_accuracy: float
+    ratios: tuple[float, ...]
+    accuracy: Mapping[str, tuple[float, ...]]
+    plan: Plan
+    models: tuple[Compared, ...]
+    seconds: float
+    folder: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "plan": self.plan.to_dict(), "models": [asdict(model) for model in self.models]}
+
+
+def run_demo(out: Path, report: Report = lambda what, done, total: None) -> Demo:
+    """Everything that `aire demo` shows; the models and results.json are in `out`. report(what comes, done, in all)."""
     began = time.perf_counter()
-    task, dense = embedded.digits(), aireprune.load(embedded.MODEL)
-    rows: dict[str, dict[str, Any]] = {name: {"method": name} for name in PAPER_METHODS}
-    rows["balanced"] = {"reduce": "balanced"}
-    curves: dict[str, list[float]] = {name: [] for name in rows}
-    with Progress(console=stderr, transient=True) as bar:
-        job = bar.add_task("the full model", total=1 + len(rows) * len(RATIOS))
-        full = evaluate(dense, task, task.test)
-        bar.advance(job)
-        for name, options in rows.items():
-            for ratio in RATIOS:
-                bar.update(job, description=f"{name} at {ratio:.0%}")
-                curves[name].append(evaluate(aireprune.prune(dense, ratio=ratio, **options), task, task.test))
-                bar.advance(job)
-        bar.update(job, description="timing")
-        plan = aireprune.plan(dense, ratio=SHOWN_RATIO)
-        models = {
-            "dense": dense,
-            "masked": aireprune.prune(dense, plan, mask=True),
-            "removed": aireprune.prune(dense, plan),
-            "balanced": aireprune.prune(dense, ratio=SHOWN_RATIO, reduce="balanced"),
-        }
-        compared = compare(models, task, out)
-    results = {
-        "examples": len(task.test),
-        "full_accuracy": full,
-        "ratios": list(RATIOS),
-        "accuracy": curves,
-        "plan": plan.to_dict(),
-        "models": compared,
-        "seconds": time.perf_counter() - began,
-        "folder": str(out),
+    task, dense = embedded.digits(), load_model(embedded.MODEL)
+    pruner, total = Pruner(dense), 1 + len(VARIANTS) * len(RATIOS)
+    report("the full model", 0, total)
+    full = evaluate(dense, task, task.test)
+    accuracy: dict[str, tuple[float, ...]] = {}
+    for number, variant in enumerate(VARIANTS):
+        found = []
+        for column, ratio in enumerate(RATIOS):
+            report(f"{variant.name} at {ratio:.0%}", 1 + number * len(RATIOS) + column, total)
+            found.append(evaluate(pruner(Cell(variant, ratio)).model, task, task.test))
+        accuracy[variant.name] = tuple(found)
+    report("timing", total, total)
+    plan = pruner.plan(Cell(Variant.of("aire"), SHOWN_RATIO))
+    models = {
+        "dense": dense,
+        "masked": pruner.apply(plan, mask=True),
+        "removed": pruner.apply(plan),
+        "balanced": pruner(Cell(Variant.of("aire", "balanced"), SHOWN_RATIO)).model,
     }
+    demo = Demo(
+        examples=len(task.test),
+        full_accuracy=full,
+        ratios=RATIOS,
+        accuracy=accuracy,
+        plan=plan,
+        models=compare(models, task, out),
+        seconds=time.perf_counter() - began,
+        folder=str(out),
+    )
     with atomic_path(out / "results.json") as temporary:
-        temporary.write_text(jsonlib.dumps(results, indent=1) + "\n")
-    if json:
-        print_json(results)
-    else:
-        show(results, plan)
+        temporary.write_text(json.dumps(demo.to_dict(), indent=1) + "\n")
+    return demo
 
 
-def compare(models: dict[str, nn.Module], task: Task, out: Path) -> list[dict[str, Any]]:
-    """Accuracy, size and interleaved forward times of the models, each saved under its name."""
-    times = interleaved_times(models, task)
-    rows = []
+def compare(models: Mapping[str, nn.Module], task: Task, out: Path) -> tuple[Compared, ...]:
+    """Accuracy, size and times of the models, taking turns; each is saved under its name. The first is the dense one."""
+    times = _forward_times(models, task)
+    dense = times[next(iter(models))]
+    found = []
     for name, model in models.items():
-        aireprune.save(model, out / name, overwrite=True)
-        rows.append(
-            {
-                "model": name,
-                "accuracy": evaluate(model, task, task.test),
-                "parameters": sum(p.numel() for p in model.parameters()),
-                "bytes": size_of(out / name / "model.safetensors"),
-                "milliseconds": 1e3 * float(np.median(times[name])),
-                "speedup": float(np.median(np.array(times["dense"]) / np.array(times[name]))),
-            }
+        save_model(model, out / name)
+        found.append(
+            Compared(
+                model=name,
+                accuracy=evaluate(model, task, task.test),
+                parameters=sum(parameter.numel() for parameter in model.parameters()),
+                bytes=(out / name / "model.safetensors").stat().st_size,
+                milliseconds=1e3 * float(np.median(times[name])),
+                speedup=float(np.median(dense / times[name])),
+            )
         )
-    return rows
+    return tuple(found)
 
 
 @torch.inference_mode()
-def interleaved_times(models: dict[str, nn.Module], task: Task) -> dict[str, list[float]]:
-    """Seconds of a forward pass, the models taking turns so that a busy machine is busy for all of them."""
+def _forward_times(models: Mapping[str, nn.Module], task: Task) -> dict[str, np.ndarray]:
     x = torch.from_numpy(task.inputs(task.test.x[:TIMED_BATCH]))
-    times: dict[str, list[float]] = {name: [] for name in models}
-    for model in models.values():
-        model(x)
-    for _ in range(TIMED_RUNS):
-        for name, model in models.items():
-            began = time.perf_counter()
-            model(x)
-            times[name].append(time.perf_counter() - began)
-    return times
-
-
-def show(results: dict[str, Any], plan: Plan) -> None:
-    console.print(
-        f"A bidirectional S5 with {plan.states} states (conjugate pairs) in {len(plan.layers)} layers reads digits "
-        f"pixel by pixel (784 steps).\nAccuracy of the full model on the {results['examples']} embedded test digits: "
-        f"{percent(results['full_accuracy'])}. No retraining below.\n"
-    )
-    console.print(
-        table(
-            "Accuracy (%) against the share of states removed",
-            ("method", *(f"{ratio:.0%}" for ratio in results["ratios"])),
-            ((name, *(f"{100 * value:.1f}" for value in curve)) for name, curve in results["accuracy"].items()),
-        )
-    )
-    console.print()
-    console.print(profile(plan))
-    console.print()
-    console.print(
-        table(
-            f"{SHOWN_RATIO:.0%} of the states gone; time of {TIMED_BATCH} digits, the models taking turns",
-            ("model", "accuracy", "parameters", "weights", "time", "speedup"),
-            (
-                (
-                    row["model"],
-                    percent(row["accuracy"]),
-                    f"{row['parameters']:,}",
-                    f"{row['bytes'] / 1e3:.0f} kB",
-                    f"{row['milliseconds']:.0f} ms",
-                    f"{row['speedup']:.2f}x",
-                )
-                for row in results["models"]
-            ),
-        )
-    )
-    folder = results["folder"]
-    names = ", ".join(f"{folder}/{row['model']}" for row in results["models"])
-    console.print(f"\nFiles: {names} (model, config and plan) and {folder}/results.json")
-    console.print(f"Done in {results['seconds']:.0f} s. Your own checkpoint: aire prune CKPT -o OUT --ratio 0.5")
+    return take_turns({name: partial(model, x) for name, model in models.items()}, TIMED_RUNS)

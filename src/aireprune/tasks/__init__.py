@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aireprune.errors import AireError
 from aireprune.tasks import images, language, listops, pathfinder, retrieval, speech, text
-from aireprune.tasks.base import Batch, Split, Task, data_folder
+from aireprune.tasks.base import Batch, Split, Task
 from aireprune.tasks.own import own_task
 
 TASKS: dict[str, Callable[[], Task]] = {
@@ -40,4 +40,4 @@ def load_task(name: str) -> Task:
     return TASKS[name]()
 
 
-__all__ = ["TASKS", "Batch", "Split", "Task", "data_folder", "load_task"]
+__all__ = ["TASKS", "Batch", "Split", "Task", "load_task"]

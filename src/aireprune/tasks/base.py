@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from aireprune.errors import AireError
+from aireprune.folders import data_folder
 
 VALIDATION_SEED = 20260
 
@@ -105,13 +105,6 @@ def normalised(length: int, mean: float | tuple[float, ...], std: float | tuple[
         return (values - centre) / spread
 
     return decode
-
-
-def data_folder() -> Path:
-    """Where data sets are: $AIRE_DATA, or ../shared/data beside this checkout."""
-    if "AIRE_DATA" in os.environ:
-        return Path(os.environ["AIRE_DATA"])
-    return Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 def lra(name: str) -> tuple[str, ...]:

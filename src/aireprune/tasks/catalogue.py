@@ -28,17 +28,17 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Entry:
-    """data: the file or folder it is read from, "generated", or None when it has to be fetched."""
+class ListedTask:
+    """A task as it is listed: data is the file or folder it is read from, "generated", or None if it must be fetched."""
 
     name: str
     data: str | None
     what: str
 
 
-def catalogue() -> list[Entry]:
+def catalogue() -> list[ListedTask]:
     """Every task; nothing is loaded."""
-    return [Entry(name, _data(name), (make.__doc__ or "").split("\n")[0]) for name, make in TASKS.items()]
+    return [ListedTask(name, _data(name), (make.__doc__ or "").split("\n")[0]) for name, make in TASKS.items()]
 
 
 def _data(name: str) -> str | None:

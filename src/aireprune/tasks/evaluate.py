@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from aireprune.errors import AireError
 from aireprune.models.model_config import ModelConfig
+from aireprune.models.modes import evaluation_mode
 from aireprune.models.s5 import S5SSM
 from aireprune.tasks.base import Split, Task
 
@@ -66,20 +67,20 @@ def sampled_as(model: nn.Module, task: Task) -> Iterator[None]:
 
 @torch.inference_mode()
 def per_example(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> np.ndarray:
-    """Of every example, (N,): 1 or 0 for a right or wrong class; or the mean bits per byte."""
+    """Of every example, (N,): 1 or 0 for a right or wrong class; or the mean bits per byte. Dropout is off meanwhile."""
     check_fit(model, task)
-    model.eval()
-    step, parts = batch or max(1, BATCH_TOKENS // task.length), []
-    for start in range(0, len(split), step):
-        part = split.rows(slice(start, start + step))
-        with sampled_as(model, task):
-            logits, y = forward(model, task, part).float().cpu(), torch.from_numpy(part.y)
-        if task.language:
-            bits = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(1) / math.log(2)
-            parts.append(bits.double().numpy())
-        else:
-            parts.append((logits.argmax(-1) == y).double().numpy())
+    step = batch or max(1, BATCH_TOKENS // task.length)
+    with evaluation_mode(model), sampled_as(model, task):
+        parts = [_judge(model, task, split.rows(slice(i, i + step))) for i in range(0, len(split), step)]
     return np.concatenate(parts)
+
+
+def _judge(model: nn.Module, task: Task, part: Split) -> np.ndarray:
+    logits, y = forward(model, task, part).float().cpu(), torch.from_numpy(part.y)
+    if task.language:
+        bits = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(1) / math.log(2)
+        return bits.double().numpy()
+    return (logits.argmax(-1) == y).double().numpy()
 
 
 def evaluate(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> float:

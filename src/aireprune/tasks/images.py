@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.tasks.base import Split, Task, data_folder, find_data, hold_out, locate, normalised
+from aireprune.folders import data_folder
+from aireprune.tasks.base import Split, Task, find_data, hold_out, locate, normalised
 from aireprune.tasks.png import luma
 
 SMNIST_MEAN, SMNIST_STD = 0.1307, 0.3081

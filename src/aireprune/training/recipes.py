@@ -1,9 +1,9 @@
-"""What to train with: the paper's hyperparameters (`paper`, for a GPU) and small ones for two CPU cores (`mini`)."""
+"""What to train with: the model and the recipe of a task by the tables of hyperparameters, with a user's changes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from dataclasses import asdict, dataclass, replace
 
 from aireprune.errors import AireError
 from aireprune.models.create import AnyConfig
@@ -11,56 +11,71 @@ from aireprune.models.mamba_config import MambaConfig
 from aireprune.models.s4d_config import S4DConfig
 from aireprune.models.s5_config import S5Config
 from aireprune.tasks.base import Task
-from aireprune.training.loop import Recipe
+from aireprune.training.hyperparameters import MINI_EPOCHS, NAMES, PAPER, TABLES, VALIDATE, Hyperparameters
 
-NAMES = ("mini", "paper")
 FAMILIES = ("s5", "s4d", "mamba")
-BASE_TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx", "speech", "smnist", "lm")
+PRECISIONS = ("float32", "bf16")
 
 
 @dataclass(frozen=True)
-class Row:
-    """A line of the paper's Table 4: layers L, features h, states n, blocks J, dropout, rates, batch, epochs, decay."""
+class Recipe:
+    """Everything that determines a run besides task and model."""
 
-    layers: int
-    h: int
-    n: int
-    blocks: int
-    dropout: float
-    lr: float
-    ssm_lr: float
-    batch: int
-    epochs: int
-    weight_decay: float
-    dt_min: float = 0.001
+    epochs: int = 8
+    batch: int = 50
+    lr: float = 4e-3
+    ssm_lr: float = 1e-3
+    weight_decay: float = 0.05
+    warmup: float = 0.1  # share of all steps
+    seed: int = 0
+    examples: int = 0  # use only the first so many training examples; 0: all
+    validate: int = 0  # validate on the first so many examples after every epoch; 0: all
+    precision: str = "float32"  # or bf16: autocast, with float32 weights and scans
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise AireError(f"The precision is {self.precision!r}, expected one of {', '.join(PRECISIONS)}.")
+
+    def rate(self, step: int, steps: int) -> float:
+        """Share of the peak learning rate at a step: linear warm-up, then cosine to zero."""
+        warm = max(1, round(self.warmup * steps))
+        if step < warm:
+            return (step + 1) / warm
+        return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
-PAPER = {
-    "listops": Row(8, 128, 16, 8, 0.0, 3e-3, 1e-3, 50, 40, 0.07),
-    "text": Row(6, 256, 192, 12, 0.1, 4e-3, 1e-3, 50, 35, 0.07),
-    "retrieval": Row(6, 128, 256, 16, 0.0, 2e-3, 1e-3, 32, 20, 0.05),
-    "image": Row(6, 512, 384, 3, 0.1, 5e-3, 1e-3, 50, 250, 0.07),
-    "pathfinder": Row(6, 192, 256, 8, 0.05, 5e-3, 9e-4, 64, 200, 0.07),
-    "pathx": Row(6, 128, 256, 16, 0.0, 2e-3, 6e-4, 32, 75, 0.05),
-    # Not in the paper's table: Speech Commands with the sizes of the S5 paper, the other two ours.
-    "speech": Row(6, 96, 128, 16, 0.1, 8e-3, 2e-3, 16, 40, 0.04),
-    "smnist": Row(4, 96, 128, 1, 0.1, 8e-3, 2e-3, 50, 150, 0.01),
-    "lm": Row(8, 384, 256, 8, 0.1, 1e-3, 5e-4, 32, 20, 0.05),
-}
-MINI = {
-    "listops": Row(4, 64, 64, 8, 0.0, 3e-3, 1e-3, 50, 6, 0.05),
-    "text": Row(4, 64, 64, 4, 0.1, 3e-3, 1e-3, 32, 3, 0.05),
-    "retrieval": Row(4, 64, 64, 4, 0.0, 3e-3, 1e-3, 32, 4, 0.05),
-    "image": Row(4, 64, 64, 4, 0.1, 4e-3, 1e-3, 50, 3, 0.05),
-    "pathfinder": Row(4, 64, 64, 4, 0.0, 4e-3, 1e-3, 50, 3, 0.05),
-    "pathx": Row(4, 64, 64, 4, 0.0, 3e-3, 1e-3, 32, 4, 0.05),
-    "speech": Row(4, 64, 64, 4, 0.1, 4e-3, 1e-3, 32, 20, 0.05),
-    "smnist": Row(4, 64, 64, 4, 0.1, 4e-3, 1e-3, 50, 7, 0.05),
-    "lm": Row(4, 64, 64, 4, 0.1, 4e-3, 1e-3, 16, 10, 0.05),
-}
-ROWS = {"paper": PAPER, "mini": MINI}
-MINI_EPOCHS = {("s4d", "listops"): 4, ("mamba", "smnist"): 2, ("mamba", "lm"): 4}
-VALIDATE = {"paper": 0, "mini": 2000}
+@dataclass(frozen=True, kw_only=True)
+class RecipeChanges:
+    """What to train otherwise than the table says; None: as it says."""
+
+    epochs: int | None = None
+    batch: int | None = None
+    lr: float | None = None
+    ssm_lr: float | None = None
+    weight_decay: float | None = None
+    precision: str | None = None
+    seed: int | None = None
+    examples: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChanges:
+    """What to build otherwise than the table says; None: as it says.
+
+    features: h (Mamba: d_model). states: n, both halves of each pair counted (S4D: per channel; Mamba: d_state).
+    """
+
+    layers: int | None = None
+    features: int | None = None
+    states: int | None = None
+    blocks: int | None = None
+    dropout: float | None = None
+
+
+def check_name(recipe: str) -> None:
+    """Raise unless there is a recipe of that name."""
+    if recipe not in NAMES:
+        raise AireError(f"There is no recipe {recipe!r}. Recipes: {', '.join(NAMES)}.")
 
 
 def base_task(task: str) -> str:
@@ -70,57 +85,98 @@ def base_task(task: str) -> str:
 
 def task_name(base: str, recipe: str) -> str:
     """The task that a recipe trains on; smnist and image have one size only."""
-    if base not in BASE_TASKS:
-        raise AireError(f"There is no recipe for {base!r}. Tasks: {', '.join(BASE_TASKS)}.")
+    if base not in PAPER:
+        raise AireError(f"There is no recipe for {base!r}. Tasks: {', '.join(PAPER)}.")
     return base if recipe == "paper" or base in ("smnist", "image") else f"{base}-mini"
 
 
-def training_recipe(base: str, family: str, recipe: str, **changes: Any) -> Recipe:
-    row = ROWS[recipe][base]
-    values: dict[str, Any] = {
-        "epochs": MINI_EPOCHS.get((family, base), row.epochs) if recipe == "mini" else row.epochs,
-        "batch": row.batch,
-        "lr": row.lr,
-        "ssm_lr": row.ssm_lr,
-        "weight_decay": row.weight_decay,
-        "validate": VALIDATE[recipe],
-    }
-    return Recipe(**{**values, **changes})
+def training_recipe(base: str, family: str, recipe: str, changes: RecipeChanges = RecipeChanges()) -> Recipe:
+    """How a recipe trains a family on a task."""
+    row = TABLES[recipe][base]
+    listed = Recipe(
+        epochs=MINI_EPOCHS.get((family, base), row.epochs) if recipe == "mini" else row.epochs,
+        batch=row.batch,
+        lr=row.lr,
+        ssm_lr=row.ssm_lr,
+        weight_decay=row.weight_decay,
+        validate=VALIDATE[recipe],
+    )
+    return replace(listed, **{name: value for name, value in asdict(changes).items() if value is not None})
 
 
-def model_config(task: Task, family: str, recipe: str, **changes: Any) -> AnyConfig:
-    """The model that a recipe trains on a task. `changes` overrule its layers, features, states, blocks, dropout.
+def model_config(task: Task, family: str, recipe: str, changes: ModelChanges = ModelChanges()) -> AnyConfig:
+    """The model that a recipe trains on a task.
 
     The paper lists S5 only. S4D takes the same layers and features with 64 states (32 pairs) per channel; Mamba takes
     half the features as d_model, expansion 2 and 16 states.
     """
-    row = ROWS[recipe][base_task(task.name)]
-    wanted = {key: value for key, value in changes.items() if value is not None}
-    layers, h = wanted.get("layers", row.layers), wanted.get("features", row.h)
-    dropout, states = wanted.get("dropout", row.dropout), wanted.get("states")
-    mode = "tokens" if task.language else "pool"
-    common: dict[str, Any] = {
-        "d_input": task.d_input,
-        "d_output": task.classes,
-        "layers": layers,
-        "mode": mode,
-        "retrieval": task.pairs,
-        "dropout": dropout,
-        "dt_min": row.dt_min,
-    }
+    row = _changed(TABLES[recipe][base_task(task.name)], changes)
     if family == "s5":
-        return S5Config(
-            h=h,
-            n=states or row.n,
-            blocks=wanted.get("blocks", row.blocks),
-            bidirectional=not task.language,
-            C_init="lecun_normal",
-            padded=task.test.lengths is not None,
-            **common,
-        )
+        return _s5(task, row, changes.states or row.n)
     if family == "s4d":
-        return S4DConfig(h=h, n=states or (64 if recipe == "paper" else 32), prenorm=True, **common)
+        return _s4d(task, row, changes.states or (64 if recipe == "paper" else 32))
     if family == "mamba":
-        width = wanted.get("features", row.h if task.language else row.h // 2)
-        return MambaConfig(d_model=width, d_state=states or 16, **common)
+        halved = changes.features is None and not task.language
+        return _mamba(task, row, row.h // 2 if halved else row.h, changes.states or 16)
     raise AireError(f"There is no model family {family!r} to train. Families: {', '.join(FAMILIES)}.")
+
+
+def _changed(row: Hyperparameters, changes: ModelChanges) -> Hyperparameters:
+    return replace(
+        row,
+        layers=row.layers if changes.layers is None else changes.layers,
+        h=row.h if changes.features is None else changes.features,
+        blocks=row.blocks if changes.blocks is None else changes.blocks,
+        dropout=row.dropout if changes.dropout is None else changes.dropout,
+    )
+
+
+def _mode(task: Task) -> str:
+    return "tokens" if task.language else "pool"
+
+
+def _s5(task: Task, row: Hyperparameters, states: int) -> S5Config:
+    return S5Config(
+        d_input=task.d_input,
+        d_output=task.classes,
+        h=row.h,
+        n=states,
+        layers=row.layers,
+        blocks=row.blocks,
+        bidirectional=not task.language,
+        C_init="lecun_normal",
+        padded=task.test.lengths is not None,
+        mode=_mode(task),
+        retrieval=task.pairs,
+        dropout=row.dropout,
+        dt_min=row.dt_min,
+    )
+
+
+def _s4d(task: Task, row: Hyperparameters, states: int) -> S4DConfig:
+    return S4DConfig(
+        d_input=task.d_input,
+        d_output=task.classes,
+        h=row.h,
+        n=states,
+        layers=row.layers,
+        prenorm=True,
+        mode=_mode(task),
+        retrieval=task.pairs,
+        dropout=row.dropout,
+        dt_min=row.dt_min,
+    )
+
+
+def _mamba(task: Task, row: Hyperparameters, width: int, states: int) -> MambaConfig:
+    return MambaConfig(
+        d_input=task.d_input,
+        d_output=task.classes,
+        d_model=width,
+        d_state=states,
+        layers=row.layers,
+        mode=_mode(task),
+        retrieval=task.pairs,
+        dropout=row.dropout,
+        dt_min=row.dt_min,
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from aireprune import embedded
+from aireprune.calibration.inputs import COUNT
 from aireprune.errors import AireError
-from aireprune.experiments.sweep import Settings, Variant
+from aireprune.experiments.request import SweepRequest
+from aireprune.experiments.variants import Variant
 from aireprune.training.recipes import task_name
 
 BASELINES = ("random", "uniform-magnitude", "global-magnitude", "lamp", "uniform-hinf", "global-hinf", "last")
@@ -22,7 +23,7 @@ ABLATED = ("listops-s5", "pathfinder-s5", "listops-s4d")
 
 
 @dataclass(frozen=True)
-class Entry:
+class ZooModel:
     """A trained model of the zoo."""
 
     base: str
@@ -35,22 +36,27 @@ class Entry:
     def task(self, recipe: str) -> str:
         return task_name(self.base, recipe)
 
-    def path(self, zoo: Path, recipe: str) -> Path:
-        """Where the model is; the digit classifier that comes with the package is its own."""
+    def find(self, zoo: Path, recipe: str) -> Path | None:
+        """Where the model is, if it is there; the digit classifier that comes with the package is its own."""
         found = zoo / self.name
         if (found / "config.json").is_file():
             return found
-        if self.name == "smnist-s5" and recipe == "mini":
-            return embedded.MODEL
-        raise AireError(
-            f"There is no model {found}. Train it with: aire train {self.base} --family {self.family} --recipe {recipe} "
-            f"-o RUN, then move RUN/model there."
-        )
+        return embedded.MODEL if self.name == "smnist-s5" and recipe == "mini" else None
+
+    def path(self, zoo: Path, recipe: str) -> Path:
+        """The same; a model that is missing is an error."""
+        found = self.find(zoo, recipe)
+        if found is None:
+            raise AireError(
+                f"There is no model {zoo / self.name}: it is trained on {self.base} with family={self.family!r} and "
+                f"recipe={recipe!r}."
+            )
+        return found
 
 
-ENTRIES: dict[str, tuple[Entry, ...]] = {
+ZOO: dict[str, tuple[ZooModel, ...]] = {
     "mini": tuple(
-        Entry(base, family)
+        ZooModel(base, family)
         for family, bases in (
             ("s5", ("listops", "text", "image", "pathfinder", "speech")),
             ("s4d", ("listops", "image")),
@@ -59,7 +65,7 @@ ENTRIES: dict[str, tuple[Entry, ...]] = {
         for base in bases
     ),
     "paper": tuple(
-        Entry(base, family)
+        ZooModel(base, family)
         for family, bases in (
             ("s5", ("listops", "text", "retrieval", "image", "pathfinder", "pathx", "speech")),
             ("s4d", ("listops", "text", "retrieval", "image")),
@@ -102,14 +108,26 @@ def ablations(length: int) -> tuple[Variant, ...]:
     )
 
 
-def settings(entry: Entry, recipe: str) -> Settings:
+def sweep_request(model: ZooModel, recipe: str) -> SweepRequest:
+    """The sweep behind the tables and curves of a model."""
     validation, test = EXAMPLES[recipe]
-    sizes: dict[str, Any] = {"validation": validation, "examples": test}
-    if recipe == "mini" and entry.name in FEWER_TO_FIT:
-        sizes["calibrate_count"] = FEWER_TO_FIT[entry.name]
-    return Settings(variants(entry.family), RATIOS, drop=DROP[recipe], **sizes)
+    return SweepRequest(
+        variants=variants(model.family),
+        ratios=RATIOS,
+        examples=test,
+        validation=validation,
+        calibrate_count=FEWER_TO_FIT.get(model.name, COUNT) if recipe == "mini" else COUNT,
+        drop=DROP[recipe],
+    )
 
 
-def ablation_settings(recipe: str, length: int) -> Settings:
+def ablation_request(recipe: str, length: int) -> SweepRequest:
+    """The sweep of a model's ablations; length: steps of its task."""
     validation, test = EXAMPLES[recipe]
-    return Settings(ablations(length), ABLATION_RATIOS, examples=test, validation=validation, drop=DROP[recipe])
+    return SweepRequest(
+        variants=ablations(length),
+        ratios=ABLATION_RATIOS,
+        examples=test,
+        validation=validation,
+        drop=DROP[recipe],
+    )

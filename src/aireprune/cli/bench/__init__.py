@@ -1,0 +1,21 @@
+"""aire bench: measurements, as ratios within one run. One module per command."""
+
+from __future__ import annotations
+
+import typer
+
+from aireprune.cli.bench import checkpoint, layer, mamba, model, s4d, scaling, train
+
+COMMANDS = (
+    checkpoint.checkpoint,
+    train.train,
+    layer.layer,
+    model.model,
+    scaling.scaling,
+    mamba.mamba,
+    s4d.s4d,
+)
+
+app = typer.Typer(help="Measurements on this machine, as ratios within one run.", no_args_is_help=True)
+for command in COMMANDS:
+    app.command()(command)

@@ -1,0 +1,35 @@
+"""What the library says in arguments of Python, in the flags that a person types.
+
+The library names arguments; the command line translates them into flags: unstable='keep' is --unstable keep.
+"""
+
+from __future__ import annotations
+
+import re
+
+SAME = (
+    "batch", "blocks", "calibrate", "calibrate_count", "config", "data", "device", "dropout", "epochs", "epsilon",
+    "examples", "family", "features", "granularity", "horizon", "layers", "layout", "length", "lr", "mask", "max_drop",
+    "method", "methods", "min_states", "overwrite", "plan", "precision", "ratio", "ratios", "recipe", "reduce",
+    "repeats", "round_to", "seed", "seeds", "ssm_lr", "states", "task", "threshold", "unstable", "weight_decay",
+)  # fmt: skip
+FLAGS = {name: "--" + name.replace("_", "-") for name in SAME} | {"original": "--against", "drop": "--max-drop"}
+
+# Not inside quotes, a path or a longer name. The value is quoted, True, a number, a word in capitals or left open.
+MENTION = re.compile(
+    r"""(?<![\w/.='"-])(?P<name>[a-z]\w*)="""
+    r"""(?:(?P<quote>['"])(?P<text>[^'"\s]*)(?P=quote)|(?P<on>True)|(?P<bare>-?\d[\d.eE+-]*(?<!\.)|[A-Z]+|…))?"""
+    r"""(?=[\s),;:`]|\.(?:\s|$)|$)"""
+)
+
+
+def in_flags(message: str) -> str:
+    """The message with arguments as flags; words that are not options of the command line stay as they are."""
+    return MENTION.sub(_flag, message)
+
+
+def _flag(mention: re.Match[str]) -> str:
+    flag, value = FLAGS.get(mention["name"]), mention["text"] or mention["bare"]
+    if flag is None or mention["text"] == "":
+        return mention[0]
+    return f"{flag} {value}" if value else flag

@@ -1,0 +1,48 @@
+"""aire methods: the pruning methods and the reductions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from aireprune.cli.messages import in_flags
+from aireprune.cli.options import Json
+from aireprune.cli.output import print_json, say, table
+
+if TYPE_CHECKING:
+    from aireprune.method.methods import Method
+
+
+def methods(json: Json = False) -> None:
+    """The pruning methods and what they are made of."""
+    from aireprune.method.methods import METHODS
+    from aireprune.method.reductions import REDUCTIONS
+
+    if json:
+        print_json([described(method) for method in METHODS.values()])
+        return
+    say(
+        table(
+            "",
+            ("method", "criterion", "normalisation", "scope", "what it is"),
+            (
+                (m.name, m.criterion, "prefix" if m.prefix else "–", m.scope, in_flags(m.summary))
+                for m in METHODS.values()
+            ),
+            left=5,
+        )
+    )
+    say()
+    say(
+        table(
+            "",
+            ("reduction", "what becomes of the states that stay"),
+            ((one.name, one.summary) for one in REDUCTIONS.values()),
+            left=2,
+        )
+    )
+
+
+def described(method: Method) -> dict[str, Any]:
+    """A method as JSON has it."""
+    return {**asdict(method), "summary": in_flags(method.summary)}

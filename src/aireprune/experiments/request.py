@@ -1,0 +1,84 @@
+"""What a sweep is to do: which variants at which ratios, judged on how many examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from aireprune.calibration.inputs import COUNT
+from aireprune.errors import AireError
+from aireprune.experiments.cells import Key
+from aireprune.experiments.variants import Variant
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model to prune and judge."""
+
+    variant: Variant
+    ratio: float
+    seed: int = 0
+
+    @property
+    def key(self) -> Key:
+        return Key(self.variant.name, self.ratio, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRequest:
+    """What a sweep is made of, besides the model and the task. Ratio 0, the full model, is always part of it."""
+
+    variants: tuple[Variant, ...]
+    ratios: tuple[float, ...]
+    seeds: int = 3  # of method random
+    examples: int = 1000  # the first so many of the test split; 0: all
+    validation: int = 1000  # and of the validation split
+    calibrate: str | None = None  # inputs of calibrated variants; None: the task's training split
+    calibrate_count: int = COUNT
+    drop: float = 1.0  # what a safe ratio may cost: points of accuracy, or per cent of bits per byte
+
+    def __post_init__(self) -> None:
+        for ratio in self.ratios:
+            if not 0 <= ratio <= 1:
+                raise AireError(f"A ratio is a share of the states, 0 to 1; got {ratio:g}.")
+        object.__setattr__(self, "ratios", tuple(sorted({0.0, *self.ratios})))
+        names = [variant.name for variant in self.variants]
+        if len(set(names)) != len(names):
+            raise AireError(f"A variant is listed twice: {', '.join(names)}.")
+
+    def cells(self) -> Iterator[Cell]:
+        """In the order in which they are done: ratio by ratio, so that an early look sees every variant."""
+        for ratio in self.ratios:
+            for variant in self.variants if ratio else ():
+                yield from self.seeded(variant, ratio)
+
+    def seeded(self, variant: Variant, ratio: float) -> list[Cell]:
+        """The cells of a variant at one ratio: several of method random, one of the others."""
+        return [Cell(variant, ratio, seed) for seed in range(self.seeds if variant.method == "random" else 1)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As sweep.json has it."""
+        return {
+            "variants": [variant.to_dict() for variant in self.variants],
+            "ratios": list(self.ratios),
+            "seeds": self.seeds,
+            "examples": self.examples,
+            "validation": self.validation,
+            "calibrate": self.calibrate,
+            "calibrate_count": self.calibrate_count,
+            "drop": self.drop,
+        }
+
+
+def parse_ratios(text: str) -> tuple[float, ...]:
+    """0:1:0.1 (from, to, step; both ends included) or 0.2,0.5,0.8."""
+    try:
+        if ":" not in text:
+            return tuple(sorted({round(float(part), 10) for part in text.split(",")}))
+        first, last, step = (float(part) for part in text.split(":"))
+        if step <= 0:
+            raise ValueError
+        return tuple(round(first + i * step, 10) for i in range(int((last - first) / step + 1e-9) + 1))
+    except ValueError:
+        raise AireError(f"The ratios {text!r} are not FROM:TO:STEP or a list like 0.2,0.5,0.8.") from None

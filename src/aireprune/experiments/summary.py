@@ -1,0 +1,184 @@
+"""What a sweep found: curves, intervals and the ratio that every variant may be trusted with. On disk: summary.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aireprune.experiments.cells import Key, LayerCount, Result, Results
+from aireprune.experiments.request import SweepRequest
+from aireprune.experiments.statistics import interval, paired_p_value
+from aireprune.files.atomic import atomic_path
+from aireprune.tasks.base import Task
+
+FULL = Key("full", 0.0, 0)
+OF_SAFE = ("ratio", "removed", "validation", "test", "interval", "p", "parameters")  # what is repeated of its point
+
+
+@dataclass(frozen=True, kw_only=True)
+class Full:
+    """The full model. interval: 95 %, of the test metric."""
+
+    validation: float
+    test: float
+    interval: tuple[float, float]
+    parameters: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "interval": list(self.interval)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Full:
+        return cls(**{**values, "interval": tuple(values["interval"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One ratio of a variant. Several seeds: metrics are means over them, sd the deviation of the test metric.
+
+    interval: 95 %, of the test metric. p: of no difference to the full model on the same test examples.
+    """
+
+    ratio: float
+    removed: float
+    validation: float
+    test: float
+    sd: float | None
+    interval: tuple[float, float]
+    p: float
+    parameters: int
+    layers: tuple[LayerCount, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "interval": list(self.interval), "layers": [list(layer) for layer in self.layers]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Point:
+        layers = tuple(LayerCount(*layer) for layer in values["layers"])
+        return cls(**{**values, "interval": tuple(values["interval"]), "layers": layers})
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A variant at every ratio. safe_ratio: the last before validation first falls by more than is allowed."""
+
+    points: tuple[Point, ...]
+    safe_ratio: float
+
+    def at(self, ratio: float) -> Point:
+        return next(point for point in self.points if point.ratio == ratio)
+
+    @property
+    def safe(self) -> Point:
+        return self.at(self.safe_ratio)
+
+    def to_dict(self) -> dict[str, Any]:
+        safe = self.safe.to_dict()
+        return {"points": [point.to_dict() for point in self.points], "safe": {key: safe[key] for key in OF_SAFE}}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Curve:
+        return cls(tuple(Point.from_dict(point) for point in values["points"]), values["safe"]["ratio"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """examples: test examples that were used. drop: what a safe ratio may cost on validation, in points."""
+
+    task: str
+    metric: str
+    examples: int
+    drop: float
+    full: Full
+    variants: Mapping[str, Curve]
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        return tuple(point.ratio for point in next(iter(self.variants.values())).points)
+
+    @property
+    def accuracy(self) -> bool:
+        """Judged by accuracy; otherwise by bits per byte."""
+        return self.metric == "accuracy"
+
+    def shown(self, value: float) -> float:
+        """The metric as people read it: per cent of accuracy, or bits per byte."""
+        return 100 * value if self.accuracy else value
+
+    def text(self, value: float) -> str:
+        """The same with the digits that mean something."""
+        return f"{self.shown(value):.{1 if self.accuracy else 3}f}"
+
+    def saved(self, point: Point) -> float:
+        """Share of the full model's parameters that are gone."""
+        return 1 - point.parameters / self.full.parameters
+
+    def to_dict(self) -> dict[str, Any]:
+        variants = {name: curve.to_dict() for name, curve in self.variants.items()}
+        return {**vars(self), "full": self.full.to_dict(), "variants": variants}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Summary:
+        variants = {name: Curve.from_dict(curve) for name, curve in values["variants"].items()}
+        return cls(**{**values, "full": Full.from_dict(values["full"]), "variants": variants})
+
+    def save(self, path: Path) -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Summary:
+        return cls.from_dict(json.loads(path.read_text()))
+
+
+def summarise(task: Task, request: SweepRequest, results: Results) -> Summary:
+    """Curves, intervals and safe ratios of every variant. The ratio is chosen on validation, the test only reported."""
+    count = min(len(task.test), request.examples or len(task.test))
+    full = results[FULL]
+    answers = full.per_example(count)
+    curves = {}
+    for variant in request.variants:
+        points = []
+        for ratio in request.ratios:
+            found = [results[cell.key] for cell in request.seeded(variant, ratio)] if ratio else [full]
+            points.append(_point(ratio, found, answers))
+        curves[variant.name] = Curve(tuple(points), _safe_ratio(task, request.drop, points))
+    return Summary(
+        task=task.name,
+        metric=task.metric,
+        examples=count,
+        drop=request.drop,
+        full=Full(validation=full.validation, test=full.test, interval=interval(answers), parameters=full.parameters),
+        variants=curves,
+    )
+
+
+def _point(ratio: float, found: Sequence[Result], full: np.ndarray) -> Point:
+    """Of several seeds, intervals and p values are about each example's mean over them."""
+    tests = [result.test for result in found]
+    answers = np.mean([result.per_example(len(full)) for result in found], axis=0)
+    return Point(
+        ratio=ratio,
+        removed=found[0].removed,
+        validation=float(np.mean([result.validation for result in found])),
+        test=float(np.mean(tests)),
+        sd=float(np.std(tests, ddof=1)) if len(tests) > 1 else None,
+        interval=interval(answers),
+        p=paired_p_value(answers, full),
+        parameters=found[0].parameters,
+        layers=found[0].layers,
+    )
+
+
+def _safe_ratio(task: Task, drop: float, points: Sequence[Point]) -> float:
+    best = points[0].ratio
+    for point in points:
+        if task.drop(points[0].validation, point.validation) > drop / 100 + 1e-12:
+            break
+        best = point.ratio
+    return best

@@ -1,0 +1,75 @@
+"""Ways to prune that an experiment compares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aireprune.errors import AireError
+from aireprune.method.methods import find_method
+from aireprune.method.reductions import REDUCTIONS
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to prune: method, reduction, calibrated or not; epsilon and horizon as `aireprune.plan` takes them."""
+
+    name: str
+    method: str = "aire"
+    reduce: str = "truncate"
+    calibrated: bool = False
+    epsilon: float = 0.0
+    horizon: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        method: str,
+        reduce: str = "truncate",
+        calibrated: bool = False,
+        *,
+        epsilon: float = 0.0,
+        horizon: int | None = None,
+    ) -> Variant:
+        """Named after what it differs in: aire, aire+refit, balanced, balanced+calibrated, aire epsilon=1e-06."""
+        name = {"truncate": method, "balanced": "balanced"}.get(reduce, f"{method}+{reduce}")
+        name += "+calibrated" if calibrated else ""
+        variant = cls(name, method, reduce, calibrated, epsilon, horizon)
+        return replace(variant, name=" ".join([name, *(f"{key}={value:g}" for key, value in variant.options.items())]))
+
+    @property
+    def options(self) -> dict[str, float]:
+        """epsilon and horizon, where they were given."""
+        found: dict[str, float] = {} if self.epsilon == 0 else {"epsilon": self.epsilon}
+        return found if self.horizon is None else {**found, "horizon": self.horizon}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As sweep.json has it."""
+        return {
+            "name": self.name,
+            "method": self.method,
+            "reduce": self.reduce,
+            "calibrated": self.calibrated,
+            "options": self.options,
+        }
+
+
+def make_variants(methods: Sequence[str], reductions: Sequence[str], calibrated: bool) -> tuple[Variant, ...]:
+    """Every method truncated, and the other reductions wherever they can be combined with it."""
+    for reduction in reductions:
+        if reduction not in REDUCTIONS:
+            raise AireError(f"There is no reduction {reduction!r}. Reductions: {', '.join(REDUCTIONS)}.")
+    found = []
+    for method in methods:
+        measured = find_method(method).measured
+        for reduction in reductions:
+            if reduction == "balanced" and method != "aire":
+                continue
+            if not measured:
+                found.append(Variant.of(method, reduction))
+            if measured or (calibrated and method == "aire"):
+                found.append(Variant.of(method, reduction, True))
+    if not found:
+        raise AireError(f"Balanced truncation goes with method aire; none of {', '.join(methods)} is left to sweep.")
+    return tuple(found)

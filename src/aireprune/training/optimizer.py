@@ -1,0 +1,41 @@
+"""AdamW with a learning rate of its own for the state space parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from aireprune.training.recipes import Recipe
+
+SSM_PARAMETERS = {
+    "s5": ("Lambda_re", "Lambda_im", "log_step", "B", "norm.weight", "norm.bias"),
+    "s4d": ("log_dt", "log_A_real", "A_imag", "D", "norms"),
+    "mamba": ("A_log", "D", "dt_proj.bias", "norms", "norm.weight", "norm.bias"),
+}
+
+
+def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
+    """State space and norm parameters: their own rate, no weight decay. The rest: the main rate, with decay."""
+    ssm: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    special = SSM_PARAMETERS[str(model.family)]
+    for name, parameter in model.named_parameters():
+        path = f".{name}."
+        (ssm if any(f".{part}." in path for part in special) else rest).append(parameter)
+    return [
+        {"params": ssm, "peak": recipe.ssm_lr, "lr": recipe.ssm_lr, "weight_decay": 0.0},
+        {"params": rest, "peak": recipe.lr, "lr": recipe.lr, "weight_decay": recipe.weight_decay},
+    ]
+
+
+def new_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
+    """AdamW over the groups, at its first step."""
+    return torch.optim.AdamW(parameter_groups(model, recipe), betas=(0.9, 0.999))
+
+
+def set_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
+    """Every group's learning rate as a share of its peak."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * share

@@ -1,0 +1,19 @@
+"""aire bench train."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SMALL = ("--batch", 1, "--length", 16, "--features", 4, "--states", 4, "--repeats", 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # s5-pytorch uses it
+def test_a_row_per_implementation(aire):
+    code, out, _ = aire("bench", "train", *SMALL)
+    assert code == 0
+    assert "batch 1, length 16, h 4, n 4" in out
+    document = json.loads(aire("bench", "train", *SMALL, "--json")[1])
+    assert {"ours", "eager associative scan"} <= set(document["seconds"])
+    assert all(name in out for name in document["seconds"])

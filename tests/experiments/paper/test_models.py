@@ -1,0 +1,38 @@
+"""The zoo's models: where they are, and what is done to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aireprune import embedded
+from aireprune.errors import AireError
+from aireprune.experiments.paper.models import ABLATED, ZOO, ZooModel, ablation_request, sweep_request
+
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "docs" / "results"
+
+
+def test_where_models_are(tmp_path):
+    model = ZooModel("image", "s5")
+    assert model.path(ROOT / "zoo", "mini") == ROOT / "zoo" / "image-s5"
+    assert model.find(tmp_path, "mini") is None
+    with pytest.raises(AireError, match=r"image-s5: it is trained on image with family='s5' and recipe='mini'"):
+        model.path(tmp_path, "mini")
+    digits = ZooModel("smnist", "s5")
+    assert (digits.find(tmp_path, "mini"), digits.find(tmp_path, "paper")) == (embedded.MODEL, None)
+    assert (model.task("mini"), ZooModel("text", "s5").task("mini")) == ("image", "text-mini")
+
+
+@pytest.mark.parametrize("model", ZOO["mini"], ids=lambda model: model.name)
+def test_kept_sweeps_are_those_that_would_be_done_now(model):
+    """So that they are resumed and not refused."""
+    kept = json.loads((RESULTS / model.name / "sweep.json").read_text())
+    assert {**kept, **sweep_request(model, "mini").to_dict()} == kept
+    if model.name in ABLATED:
+        kept = json.loads((RESULTS / "ablations" / model.name / "sweep.json").read_text())
+        length = max(variant["options"].get("horizon", 0) for variant in kept["variants"])
+        request = ablation_request("mini", length).to_dict()
+        assert json.dumps({**kept, **request}, indent=1) == json.dumps(kept, indent=1)

@@ -1,0 +1,46 @@
+"""The public functions: what they refuse, and what comes back from what they wrote."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers import GOLDEN
+
+import aireprune
+from aireprune import embedded
+
+
+def test_a_pruned_full_spectrum_reloads_whatever_its_poles_look_like(tmp_path):
+    """The signs of the poles that stay do not tell whether conjugates were stored; the configuration does."""
+    source = GOLDEN / "bilinear_fullspectrum_gelu_postnorm.msgpack"
+    for seed in range(6):
+        aireprune.prune_file(source, tmp_path / f"{seed}.msgpack", ratio=0.8, method="random", seed=seed)
+        assert aireprune.load(tmp_path / f"{seed}.msgpack").config.conj_sym is False
+
+
+def test_arguments_of_the_wrong_kind():
+    path = GOLDEN / "bidir_bn_half_glu2.msgpack"
+    for call, message in (
+        (lambda: aireprune.prune(path, 0.5), "plan is a Plan"),
+        (lambda: aireprune.plan(5, ratio=0.5), "Expected a model or the path"),
+        (lambda: aireprune.plan(path, ratio="0.5"), "are numbers"),
+    ):
+        with pytest.raises(aireprune.AireError, match=message):
+            call()
+
+
+def test_own_format_round_trip_and_second_pruning(tmp_path):
+    model = aireprune.load(embedded.MODEL)
+    once = aireprune.prune(model, ratio=0.5)
+    aireprune.save(once, tmp_path / "once")
+    again = aireprune.load(tmp_path / "once")
+    x = torch.randn(2, 784, 1, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(again(x), once(x))
+    twice = aireprune.prune(tmp_path / "once", ratio=0.5)
+    assert sum(twice.config.modes) == 32
+    assert sorted(path.name for path in (tmp_path / "once").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "plan.json",
+    ]

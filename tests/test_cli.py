@@ -1,0 +1,59 @@
+"""The command as a whole: its help is quick, and problems are one sentence on standard error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from aireprune import cli
+from aireprune.errors import AireError
+
+COMMANDS = ("inspect", "score", "methods", "tasks", "prune", "certify", "demo", "train", "sweep", "reproduce", "bench")
+HELP = """
+import sys
+import aireprune.cli
+early = {"torch", "numba", "numpy", "rich"} & set(sys.modules)
+assert not early, early
+sys.argv = ["aire", "--help"]
+try:
+    aireprune.cli.main()
+except SystemExit:
+    pass
+late = {"torch", "numba", "numpy"} & set(sys.modules)
+assert not late, late
+"""
+
+
+def test_help_imports_nothing_heavy():
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    listed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("│ ") and line[2].isalpha()]
+    assert tuple(listed) == COMMANDS
+
+
+@pytest.mark.parametrize(
+    "command", [*([name] for name in COMMANDS), *(["bench", c.__name__] for c in cli.bench.COMMANDS)]
+)
+def test_every_command_has_help(aire, command):
+    code, out, _ = aire(*command, "--help")
+    assert code == 0
+    assert " ".join(("aire", *command)) in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "sentence"),
+    [
+        (AireError("Give unstable='keep'."), 1, "aire: Give --unstable keep.\n"),
+        (FileNotFoundError(2, "No such file or directory", "x.pt"), 1, "aire: No such file or directory: x.pt\n"),
+        (OSError("the disk is full"), 1, "aire: the disk is full\n"),
+        (KeyboardInterrupt(), 130, "aire: interrupted\n"),
+    ],
+)
+def test_problems_are_one_sentence(aire, monkeypatch, problem, status, sentence):
+    def fail():
+        raise problem
+
+    monkeypatch.setattr(cli, "app", fail)
+    assert aire() == (status, "", sentence)
