@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import aireprune
-from aireprune.method.methods import REDUCTIONS
+from aireprune.method.reductions import REDUCTIONS
 
 
 def test_every_method_and_reduction_is_listed(aire):

@@ -84,10 +84,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         if row["unstable"]:
             say(f"unstable poles (|λ| >= 1) in {row['name']}: states {', '.join(map(str, row['unstable']))}")
     dead = [row["name"] for row in rows if row["dead"]]
-    if dead:
-        whole = (
-            "The state space is dead: the states of every layer"
-            if len(dead) == len(rows)
-            else f"Dead: {', '.join(dead)}, whose states"
-        )
-        say(f"{whole} put out nothing, and all of them can go.")
+    if len(dead) == len(rows):
+        say("The state space is dead: the states of every layer put out nothing, and all of them can go.")
+    elif dead:
+        say(f"Dead: the states of {', '.join(dead)} put out nothing, and all of them can go.")

@@ -9,9 +9,10 @@ import re
 
 SAME = (
     "batch", "blocks", "calibrate", "calibrate_count", "config", "data", "device", "dropout", "epochs", "epsilon",
-    "examples", "family", "features", "granularity", "horizon", "layers", "layout", "length", "lr", "mask", "max_drop",
-    "method", "methods", "min_states", "overwrite", "plan", "precision", "ratio", "ratios", "recipe", "reduce",
-    "repeats", "round_to", "seed", "seeds", "ssm_lr", "states", "task", "threshold", "unstable", "weight_decay",
+    "examples", "family", "features", "force", "granularity", "horizon", "layers", "layout", "length", "lr", "mask",
+    "max_drop", "method", "methods", "min_states", "overwrite", "plan", "precision", "ratio", "ratios", "recipe",
+    "reduce", "repeats", "round_to", "seed", "seeds", "ssm_lr", "state_axis", "states", "task", "threshold",
+    "unstable", "weight_decay",
 )  # fmt: skip
 FLAGS = {name: "--" + name.replace("_", "-") for name in SAME} | {"original": "--against", "drop": "--max-drop"}
 
@@ -23,9 +24,19 @@ MENTION = re.compile(
 )
 
 
+SEVERAL = re.compile(r"(?<![\w/.='\"-])(?P<name>[a-z]\w*)=\[(?P<texts>'[^\]]*')\]")
+
+
 def in_flags(message: str) -> str:
     """The message with arguments as flags; words that are not options of the command line stay as they are."""
-    return MENTION.sub(_flag, message)
+    return MENTION.sub(_flag, SEVERAL.sub(_flags, message))
+
+
+def _flags(mention: re.Match[str]) -> str:
+    """A flag for every text of a list: state_axis=['B=0', 'C=0'] is --state-axis B=0 --state-axis C=0."""
+    flag = FLAGS.get(mention["name"])
+    texts = re.findall(r"'([^']*)'", mention["texts"])
+    return mention[0] if flag is None else " ".join(f"{flag} {text}" for text in texts)
 
 
 def _flag(mention: re.Match[str]) -> str:

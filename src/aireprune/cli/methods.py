@@ -33,14 +33,8 @@ def methods(json: Json = False) -> None:
         )
     )
     say()
-    say(
-        table(
-            "",
-            ("reduction", "what becomes of the states that stay"),
-            ((one.name, one.summary) for one in REDUCTIONS.values()),
-            left=2,
-        )
-    )
+    reductions = ((one.name, one.summary) for one in REDUCTIONS.values())
+    say(table("", ("reduction", "what becomes of the states that stay"), reductions, left=2))
 
 
 def described(method: Method) -> dict[str, Any]:

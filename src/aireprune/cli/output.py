@@ -36,8 +36,9 @@ def stderr() -> Console:
 
 
 def say(*what: RenderableType) -> None:
-    """Print lines or tables on standard output."""
-    console().print(*what)
+    """Print lines or tables on standard output; long lines are left to the terminal to wrap."""
+    for one in what or ("",):
+        console().print(one, soft_wrap=isinstance(one, str))
 
 
 def print_json(value: Any) -> None:
@@ -82,7 +83,7 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
 def notices(lines: Iterable[str]) -> None:
     """What a user should know, on standard error."""
     for line in lines:
-        stderr().print(f"note: {in_flags(line)}")
+        stderr().print(f"note: {in_flags(line)}", soft_wrap=True)
 
 
 def waiting(what: str) -> AbstractContextManager[Any]:

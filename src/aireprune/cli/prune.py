@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aireprune.cli.options import Checkpoint, Config, Granularity, Horizon, Json, MethodName, Seed, StateAxis
 from aireprune.cli.output import notices, percent, print_json, say, size, table, waiting
+from aireprune.cli.sizes import Sizes, bytes_of, sizes_of
 from aireprune.errors import AireError
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def prune(
     if judgement is not None:
         judgement.judge(out)
     notices(done.notices)
-    sizes = _sizes(source, out)
+    sizes = sizes_of(source, out)
     if json:
         document = {"source": str(ckpt), "target": str(out), "masked": mask, **sizes.to_dict()}
         accuracy = {} if judgement is None else {"accuracy": judgement.to_dict()}
@@ -210,10 +211,12 @@ def _job(choices: Choices, plan_file: Path | None, handling: Handling) -> Job:
     from aireprune.pruning.plan import Plan
     from aireprune.pruning.request import make_job
 
-    how = asdict(handling)
+    plan, given = None, asdict(handling)
     if plan_file is not None:
-        return make_job(Plan.load(plan_file), how)  # type: ignore[arg-type]
-    return make_job(None, {**asdict(choices), **how})  # type: ignore[arg-type]
+        plan = Plan.load(plan_file)
+    else:
+        given |= asdict(choices)
+    return make_job(plan, given)  # type: ignore[arg-type]
 
 
 def _source(ckpt: Path, config: Path | None, job: Job) -> FileSource:
@@ -234,46 +237,8 @@ def _judgement(task: str | None, source: FileSource) -> Judgement | None:
 def _pruned(source: FileSource, target: Path, job: Job, overwrite: bool) -> Pruned:
     from aireprune.pruning.prune import prune_checkpoint
 
-    with waiting(f"pruning {source.name} ({_size_of(source.checkpoint.path) / 1e6:.0f} MB)"):
+    with waiting(f"pruning {source.name} ({bytes_of(source.checkpoint.path) / 1e6:.0f} MB)"):
         return prune_checkpoint(source, target, job, overwrite)
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Parameters and bytes, before and after, and the share of the parameters that are the states'."""
-
-    parameters: tuple[int, int]
-    bytes: tuple[int, int]
-    state_share: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"parameters": list(self.parameters), "bytes": list(self.bytes), "state_share": self.state_share}
-
-    @property
-    def advice(self) -> str | None:
-        """What to say if the file stays large because little of it is the states'."""
-        saved = 1 - self.parameters[1] / max(self.parameters[0], 1)
-        if self.state_share > 0.2 or saved > 0.1:
-            return None
-        return (
-            f"Only {percent(self.state_share)} of the parameters lie along states, so the file can hardly shrink further; "
-            "what shrinks is the state that every sequence carries."
-        )
-
-
-def _sizes(source: FileSource, target: Path) -> Sizes:
-    from math import prod
-
-    from aireprune.families import FAMILIES
-    from aireprune.files import open_checkpoint
-
-    shapes = source.checkpoint.shapes
-    along = {name for layer in source.layers for name in FAMILIES[layer.family].cuts(layer)}
-    total = sum(map(prod, shapes.values()))
-    states = sum(prod(shapes[name]) for name in along if name in shapes)
-    after = sum(map(prod, open_checkpoint(target).shapes.values()))
-    sizes = (_size_of(source.checkpoint.path), _size_of(target))
-    return Sizes((total, after), sizes, states / max(total, 1))
 
 
 def _show(done: Pruned, sizes: Sizes, target: Path, mask: bool) -> None:
@@ -311,8 +276,3 @@ def profile(plan: Plan) -> RenderableType:
             for layer in plan.layers
         ),
     )
-
-
-def _size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
-    return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())

@@ -38,7 +38,7 @@ METHODS = {
             "measured-energy",
             True,
             "global",
-            "Mamba: the energy a state puts out under real gates; needs calibration inputs",
+            "Mamba: the energy a state puts out under real gates; needs calibrate=",
             True,
         ),
         Method(
@@ -46,7 +46,7 @@ METHODS = {
             "damage",
             True,
             "global",
-            "Mamba: what removal costs after the refit; needs calibration inputs",
+            "Mamba: what removal costs after the refit; needs calibrate=",
             True,
         ),
     )

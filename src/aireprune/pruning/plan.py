@@ -159,8 +159,12 @@ class Plan:
 
     def named_after(self, layers: Sequence[Layer[Any]]) -> Plan:
         """The same plan under the names that another container gives the same layers."""
-        named = (replace(mine, name=layer.name) for mine, layer in zip(self.layers, layers, strict=True))
-        return replace(self, layers=tuple(named))
+        names = {mine.name: layer.name for mine, layer in zip(self.layers, layers, strict=True)}
+        certificate = self.certificate
+        if certificate is not None:
+            certificate = tuple({**found, "name": names.get(found["name"], found["name"])} for found in certificate)
+        named = tuple(replace(mine, name=names[mine.name]) for mine in self.layers)
+        return replace(self, layers=named, certificate=certificate)
 
 
 _TYPES: dict[str, Any] = {

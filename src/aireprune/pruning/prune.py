@@ -98,18 +98,22 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     from aireprune.models.saving import save_model
 
     inputs = read_calibration(job.calibration)  # what cannot be read is said before a model is built
+    if inputs is None:
+        job = replace(job, request=None, plan=decide(source, job, job.evidence))
     full = source.build()
     module = open_module(full, units=job.units, origin=source.origin)
-    done = prune_module(module, job, measure(module, job, inputs))
+    known = measure(module, job, inputs)
+    if job.plan is None:  # planned on the file, so that everything is called what the file calls it
+        job = replace(job, request=None, plan=decide(source, job, known.evidence))
+    done = prune_module(module, job, known)
     assert done.model is not None
-    notices = (*source.notices, *done.notices)
+    plan, notices = done.plan.named_after(source.layers), (*source.notices, *done.notices)
     if own_format:
-        save_model(done.model, target, {"plan.json": done.plan.to_json()}, overwrite)
-        return replace(done, notices=notices)
-    plan = done.plan.named_after(source.layers)
-    sizes = [layer.states // layer.rows for layer in open_module(done.model, units=job.units).layers]
-    edits = changed_arrays(source.checkpoint.shapes, full, done.model)
-    source.apply(Surgery(edits, sizes, ())).write(target, plan, overwrite)
+        save_model(done.model, target, {"plan.json": plan.to_json()}, overwrite)
+    else:
+        sizes = [layer.states // layer.rows for layer in open_module(done.model, units=job.units).layers]
+        edits = changed_arrays(source.checkpoint.shapes, full, done.model)
+        source.apply(Surgery(edits, sizes, ())).write(target, plan, overwrite)
     return replace(done, plan=plan, notices=notices)
 
 

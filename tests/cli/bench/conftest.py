@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aireprune.bench.s5 import LRA
+from aireprune.bench.lra import LRA
 
 TINY = replace(LRA["text"], h=8, n=10, length=20, d_input=3)
 

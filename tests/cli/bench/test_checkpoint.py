@@ -7,6 +7,7 @@ import json
 import pytest
 
 from aireprune.bench import checkpoint as bench
+from aireprune.bench import mamba_checkpoint
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def timed(monkeypatch):
             "peak_rss_bytes": 3e8,
         }
 
-    monkeypatch.setattr(bench, "make_mamba_checkpoint", make)
+    monkeypatch.setattr(mamba_checkpoint, "make_mamba_checkpoint", make)
     monkeypatch.setattr(bench, "bench_checkpoint", measure)
     return commands
 
