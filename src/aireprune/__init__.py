@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aireprune.api import accelerate, calibrate, load, methods, plan, prune, prune_file, save
     from aireprune.certificates.audit import certify_model as certify
-    from aireprune.errors import AireError
+    from aireprune.errors import AireError, Notice
     from aireprune.pruning.plan import Plan
 
 __version__ = "0.1.0"
 __all__ = [
     "AireError",
+    "Notice",
     "Plan",
     "accelerate",
     "calibrate",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 _ELSEWHERE = {
     "AireError": ("errors", "AireError"),
+    "Notice": ("errors", "Notice"),
     "Plan": ("pruning.plan", "Plan"),
     "certify": ("certificates.audit", "certify_model"),
 }
