@@ -56,15 +56,11 @@ class Style:
         place = (self.apart, self.bend, self.drift, self.disc)
         return (self.size, *self.dashes, self.short, self.dash, self.gap, *place)
 
-    def nodes(self) -> np.ndarray:
-        """Room for the points of all contours of a picture."""
+    def room(self) -> tuple[np.ndarray, np.ndarray]:
+        """Room for the points of all contours of a picture, and for where each contour begins."""
         period = self.dash + self.gap
         points = (2 * self.dashes[1] + self.distractors * self.short) * period + self.distractors + 2
-        return np.empty((points, 2))
-
-    def bounds(self) -> np.ndarray:
-        """Room for where each contour begins."""
-        return np.zeros(self.distractors + 3, np.int64)
+        return np.empty((points, 2)), np.zeros(self.distractors + 3, np.int64)
 
 
 def draw(style: Style, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,14 +73,14 @@ def draw(style: Style, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def draw_into(pictures: np.ndarray, style: Style, keep: np.ndarray, rng: np.random.Generator) -> None:
     """Fill empty pictures (n, size, size), labels 1, 0, 1, 0, ..."""
     look = (style.dash, style.gap, float(style.width), style.disc, style.brightness)
-    _draw_all(rng, pictures, style.nodes(), style.bounds(), keep, COMPASS, style.numbers(), look)
+    _draw_all(rng, pictures, style.room(), keep, style.numbers(), look)
 
 
 def acceptance(style: Style, seed: int) -> np.ndarray:
     """(2, lengths, BINS, RINGS): the probability to keep a picture by label and distances, from a pilot run."""
     counts = np.zeros((2, style.dashes[1] - style.dashes[0] + 1, BINS, RINGS), np.int64)
     rng = np.random.default_rng((seed, 0))
-    _count(rng, counts, PILOT, style.nodes(), style.bounds(), COMPASS, style.numbers())
+    _count(rng, counts, PILOT, style.room(), style.numbers())
     keep: np.ndarray = counts.min(0) / np.maximum(counts, 1)
     if not keep.any():
         raise ValueError(f"no distance between discs occurs with both labels in pictures of {style}")
@@ -92,7 +88,7 @@ def acceptance(style: Style, seed: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def _contour(rng, compass, nodes, first, last, numbers):  # type: ignore[no-untyped-def]
+def _contour(rng, nodes, first, last, numbers):  # type: ignore[no-untyped-def]
     """Walk from a random point through nodes[first:last]; False when it leaves the picture or comes near another."""
     size, _, _, _, _, _, apart, bend, drift, border = numbers
     heading, turn = int(rng.random() * TURN), int(rng.random() * (2 * bend + 1)) - bend
@@ -108,12 +104,12 @@ def _contour(rng, compass, nodes, first, last, numbers):  # type: ignore[no-unty
         nodes[node, 0], nodes[node, 1] = row, column
         turn = min(bend, max(-bend, turn + int(rng.random() * (2 * drift + 1)) - drift))
         heading = (heading + turn) % TURN
-        row, column = row + compass[0, heading], column + compass[1, heading]
+        row, column = row + COMPASS[0, heading], column + COMPASS[1, heading]
     return True
 
 
 @njit(cache=True)
-def _place(rng, compass, nodes, bounds, numbers):  # type: ignore[no-untyped-def]
+def _place(rng, nodes, bounds, numbers):  # type: ignore[no-untyped-def]
     """Place all contours of one picture: contour k has nodes bounds[k] to bounds[k + 1], and begins and ends in a dash."""
     _, least, most, short, dash, gap, _, _, _, _ = numbers
     long = least + int(rng.random() * (most - least + 1))
@@ -123,7 +119,7 @@ def _place(rng, compass, nodes, bounds, numbers):  # type: ignore[no-untyped-def
         bounds[contour + 1] = bounds[contour] + dashes * (dash + gap) - gap + 1
         placed = False
         for _ in range(ATTEMPTS):
-            if _contour(rng, compass, nodes, bounds[contour], bounds[contour + 1], numbers):
+            if _contour(rng, nodes, bounds[contour], bounds[contour + 1], numbers):
                 placed = True
                 break
         contour = contour + 1 if placed else 0
@@ -156,9 +152,10 @@ def _bins(nodes, bounds, a, b, numbers):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _count(rng, counts, pictures, nodes, bounds, compass, numbers):  # type: ignore[no-untyped-def]
+def _count(rng, counts, pictures, room, numbers):  # type: ignore[no-untyped-def]
+    nodes, bounds = room
     for _ in range(pictures):
-        _place(rng, compass, nodes, bounds, numbers)
+        _place(rng, nodes, bounds, numbers)
         for label in range(2):
             a, b = _discs(rng, nodes, bounds, label)
             length, place, ring = _bins(nodes, bounds, a, b, numbers)
@@ -166,12 +163,13 @@ def _count(rng, counts, pictures, nodes, bounds, compass, numbers):  # type: ign
 
 
 @njit(cache=True)
-def _draw_all(rng, pictures, nodes, bounds, keep, compass, numbers, look):  # type: ignore[no-untyped-def]
+def _draw_all(rng, pictures, room, keep, numbers, look):  # type: ignore[no-untyped-def]
+    nodes, bounds = room
     dash, gap, width, disc, brightness = look
     for index in range(len(pictures)):
         label = 1 - index % 2
         while True:
-            _place(rng, compass, nodes, bounds, numbers)
+            _place(rng, nodes, bounds, numbers)
             a, b = _discs(rng, nodes, bounds, label)
             length, place, ring = _bins(nodes, bounds, a, b, numbers)
             if rng.random() < keep[label, length, place, ring]:

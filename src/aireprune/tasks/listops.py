@@ -24,6 +24,7 @@ LENGTH = 2048
 VERSION = 1  # goes up when the same grammar generates other expressions
 PARTS = {"train": 96_000, "val": 2_000, "test": 2_000}
 FOLDERS = (*lra("listops-1000"), *lra("listops"))
+Bounds = tuple[int, int, int, int, float]  # depth, args, shortest, longest, digit
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Grammar:
     balanced: bool
     seed: int = 2018
     digit: float = 0.75
+
+    @property
+    def bounds(self) -> Bounds:
+        """As the compiled functions take them."""
+        return self.depth, self.args, self.shortest, self.longest, self.digit
 
 
 LRA = Grammar(sum(PARTS.values()), depth=10, args=10, shortest=501, longest=1999, balanced=False)
@@ -84,9 +90,7 @@ def generate(grammar: Grammar) -> Split:
     lengths, seen, row = np.empty(grammar.count, np.int64), set[bytes](), 0
     buffer = np.zeros(grammar.longest, np.uint8)
     while row < grammar.count:
-        length, value = grow(
-            rng, buffer, room, grammar.depth, grammar.args, grammar.shortest, grammar.longest, grammar.digit
-        )
+        length, value = grow(rng, buffer, room, grammar.bounds)
         key = buffer[:length].tobytes()
         if key in seen:
             continue
@@ -99,28 +103,19 @@ def generate(grammar: Grammar) -> Split:
 
 
 @njit(cache=True)
-def grow(
-    rng: np.random.Generator,
-    out: np.ndarray,
-    room: np.ndarray,
-    depth: int,
-    args: int,
-    shortest: int,
-    longest: int,
-    digit: float,
-) -> tuple[int, int]:
+def grow(rng: np.random.Generator, out: np.ndarray, room: np.ndarray, bounds: Bounds) -> tuple[int, int]:
     """Write the tokens of the next expression of the right length whose value has room; (length, value)."""
+    _, _, shortest, _, _ = bounds
     while True:
-        length, value = grow_any(rng, out, depth, args, longest, digit)
+        length, value = grow_any(rng, out, bounds)
         if length >= shortest and room[value] > 0:
             return length, value
 
 
 @njit(cache=True)
-def grow_any(
-    rng: np.random.Generator, out: np.ndarray, depth: int, args: int, longest: int, digit: float
-) -> tuple[int, int]:
+def grow_any(rng: np.random.Generator, out: np.ndarray, bounds: Bounds) -> tuple[int, int]:
     """Any expression, in the order of reading; (0, 0) when it gets longer than `longest`."""
+    depth, args, _, longest, digit = bounds
     operator, missing = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
     values, filled = np.zeros((depth, args), np.int64), np.zeros(depth, np.int64)
     level, length = 0, 0  # level: operators that are open
