@@ -61,7 +61,8 @@ class Request:
     epsilon: added to the prefix sums. horizon: energies and Gramians of the first so many steps only. seed: of method
     'random'. unstable: 'refuse' poles with |lambda| >= 1, or 'keep' them whatever happens. layout: see `plan.LAYOUTS`.
     granularity (S4D): see `Units`. round_to: counts are rounded up to a multiple. reduce: what becomes of the states
-    that stay, one of `aireprune.method.reductions`.
+    that stay, one of `aireprune.method.reductions`. short_rows (S4D): rows will be stored as long as the longest, so the
+    longest ones give modes to others where that costs little (`aireprune.method.rows`).
     """
 
     budget: Budget
@@ -74,6 +75,7 @@ class Request:
     granularity: str = "mode"
     round_to: int = 1
     reduce: str = "truncate"
+    short_rows: bool = False
 
     def __post_init__(self) -> None:
         find_method(self.method)
