@@ -16,7 +16,8 @@ bidirectional (no).
 What is removable (`Units.granularity`)
   mode    (default) mode j of copy t, for all channels that share the copy. With S = H, as usual, every channel's modes
           are independent; state t N + j. A channel's kept modes move to the front of its row and rows are filled up to
-          the longest with silent modes (C = 0, a stable pole), so that the arrays stay rectangular.
+          the longest with silent modes (C = 0, a stable pole), so that the arrays stay rectangular. Our own format
+          leaves these out again (`aireprune.families.s4d_packed`).
   state   index j in every channel at once.
 """
 
@@ -32,7 +33,15 @@ from aireprune.arrays import NamedArrays, Shape
 from aireprune.errors import AireError
 from aireprune.families.base import Layer, Units, anchored, expect_shape, feedthrough, plain_lengths
 from aireprune.families.cuts import AxisCut, Cut, RaggedCut
-from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, S4DOptions, as_complex, continuous_poles, steps
+from aireprune.families.s4d_parameters import (
+    FILLER,
+    SILENT_POLE,
+    TRANSFORMS,
+    S4DOptions,
+    as_complex,
+    continuous_poles,
+    steps,
+)
 from aireprune.families.s4d_store import new_readout, new_system
 from aireprune.method.discretize import DISCRETIZE
 from aireprune.method.states import LayerStates
@@ -200,7 +209,7 @@ class S4D:
         axis["C"] = 0 if options.storage == "standalone" else 1
         if not options.untied:
             del axis["inv_dt"]
-        fill = {"log_A_real": float(np.log(SILENT_POLE))}
+        fill = dict(FILLER)
         if options.storage == "repository":
             fill["A_real"] = float(TRANSFORMS[options.real_transform][1](np.array(SILENT_POLE)))
         cuts: dict[str, Cut] = {}

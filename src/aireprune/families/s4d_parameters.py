@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SILENT_POLE = 0.5  # -Re of the continuous pole that padding modes get
+FILLER = {"C": 0.0, "log_A_real": float(np.log(SILENT_POLE)), "A_imag": 0.0}  # such a mode, in the standalone layout
 RELU_FLOOR = 1e-4  # the S4 repository's relu transform is relu(x) + 1e-4
 
 

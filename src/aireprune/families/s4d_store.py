@@ -1,7 +1,7 @@
 """New systems and readouts in the arrays of an S4D layer.
 
 B becomes 1 and C takes it up; every channel keeps its step. Poles are stored as -f(A_real) - i g(A_imag) (the S4
-repository) or -exp(log_A_real) + i A_imag (standalone).
+repository) or -exp(log_A_real) + i A_imag (standalone). Silent modes of the standalone layout become fillers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from aireprune.arrays import NamedArrays
 from aireprune.errors import AireError
 from aireprune.families.base import Layer
-from aireprune.families.s4d_parameters import TRANSFORMS, S4DOptions, continuous_poles, steps
+from aireprune.families.s4d_parameters import SILENT_POLE, TRANSFORMS, S4DOptions, continuous_poles, steps
 from aireprune.families.storing import packed, rounded, with_signs
 from aireprune.method.discretize import DISCRETIZE
 from aireprune.method.reductions.poles import to_continuous
@@ -50,9 +50,14 @@ def new_system(layer: Layer[S4DOptions], arrays: NamedArrays, system: ModalSyste
     else:  # untied steps: their geometric mean
         step = np.exp(np.log(steps(layer.read(arrays, "inv_dt"), options)).mean(1, keepdims=True))
     pole = to_continuous(system.log_radius, system.angle, step, options.disc).pole
-    new, pole, step = _standalone(pole, old, step) if standalone else _repository(pole, old, layer, step)
+    silent = ~system.c.any(axis=(1, 2))  # (H, n)
+    if standalone:
+        new, pole, step = _standalone(np.where(silent, -SILENT_POLE, pole), old, step)
+    else:
+        new, pole, step = _repository(pole, old, layer, step)
     log_radius, angle, factor = DISCRETIZE[options.disc](pole, step)
     c = np.moveaxis(system.c * (system.b[..., 0] / factor)[:, None, None, :], 0, 2)
+    c[..., silent] = 0  # without the sign that a product of zeros may have
     return {names[role]: values for role, values in new.items()} | new_readout(
         layer, arrays, log_radius + 1j * angle, c
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 from torch import nn
 
 from aireprune.errors import AireError
+from aireprune.families.s4d import S4D
+from aireprune.families.s4d_packed import pack
 from aireprune.files import write_folder
 from aireprune.models.arrays import ModuleArrays, is_own, own_config
 
@@ -15,12 +17,16 @@ from aireprune.models.arrays import ModuleArrays, is_own, own_config
 def save_model(
     model: nn.Module, path: str | Path, extras: Mapping[str, str] | None = None, overwrite: bool = False
 ) -> None:
-    """Write one of our models as a folder: config.json, model.safetensors and the extras (plan.json)."""
+    """Write one of our models as a folder: config.json, model.safetensors and the extras (plan.json).
+
+    S4D layers whose channels keep different numbers of modes are stored without the silent ones that fill up their rows.
+    """
     if not is_own(model):
         raise AireError(
             f"save writes aireprune's own models; a {type(model).__name__} is saved by its own library, for "
             "example with save_pretrained."
         )
     arrays = ModuleArrays(model)
-    tensors = {name: arrays[name] for name in arrays.shapes}
-    write_folder(Path(path), tensors, own_config(model), extras, overwrite)
+    packed, rows = pack(S4D().find(arrays, {}), arrays)
+    tensors = {name: packed.get(name, arrays[name]) for name in arrays.shapes}
+    write_folder(Path(path), tensors, {**own_config(model), **rows}, extras, overwrite)

@@ -8,6 +8,7 @@ from aireprune.families import FAMILIES, Found, LTIFamily, lti_family
 from aireprune.method.decision import Scoring, check_stability, decide, energies, energy_share, score_states
 from aireprune.method.evidence import Evidence
 from aireprune.method.reductions import hankel_scores
+from aireprune.method.rows import shorten_rows
 from aireprune.pruning.plan import LayerPlan, Plan
 from aireprune.pruning.request import Request
 
@@ -25,6 +26,8 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
     else:
         scores, held = score_states(states, scoring), energies(states)
     decision = decide(states, scores, request.budget, request.rule)
+    if request.short_rows:
+        decision = shorten_rows(decision, scores, [layer.rows for layer in found.layers])
     return Plan(
         method=request.method,
         ratio=request.budget.ratio,

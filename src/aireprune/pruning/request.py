@@ -64,6 +64,8 @@ class Request:
     'random'. unstable: 'refuse' poles with |lambda| >= 1, or 'keep' them whatever happens. layout: see `plan.LAYOUTS`.
     granularity (S4D), state_axes: see `Units`; the latter are given as state_axis=['NAME=AXIS', …]. round_to: counts are
     rounded up to a multiple. reduce: what becomes of the states that stay, one of `aireprune.method.reductions`.
+    short_rows (S4D): rows will be stored as long as the longest, so the longest ones give modes to others where that
+    costs little (`aireprune.method.rows`).
     """
 
     budget: Budget
@@ -77,6 +79,7 @@ class Request:
     state_axes: StateAxes = field(default_factory=StateAxes)
     round_to: int = 1
     reduce: str = "truncate"
+    short_rows: bool = False
 
     def __post_init__(self) -> None:
         find_method(self.method)

@@ -15,6 +15,7 @@ from aireprune.arrays import Edit, NamedArrays
 from aireprune.errors import AireError
 from aireprune.families import Found, Units, find_layers
 from aireprune.families.s4 import Diagonalized, diagonalize
+from aireprune.families.s4d_packed import PACKED_ROWS, packed_edits, unpack
 from aireprune.files import open_checkpoint
 from aireprune.files.base import Checkpoint
 from aireprune.files.sizes import resized_config
@@ -75,17 +76,24 @@ class FileSource(Source):
         """A single file, as opposed to a folder."""
         return self.checkpoint.path.is_file()
 
+    @property
+    def rectangular(self) -> bool:
+        """Rows of modes (S4D) are stored equally long, as in every layout but our own."""
+        return self.kind != "aire"
+
     def apply(self, surgery: Surgery) -> EditedFile:
         """A copy of the same kind, ready to be written."""
         edits = dict(surgery.edits)
         if isinstance(self.arrays, Diagonalized):  # S4 layers were diagonalised on opening
             edits = self.arrays.edits(edits)
+        edits, rows = packed_edits(self, edits, keep=not self.rectangular)
         names = [layer.name for layer in self.layers]
-        config = resized_config(self.kind, self.checkpoint.config, names, surgery.sizes)
-        facts = {} if self.kind == "huggingface" else self.describe()
-        if config is None and facts:
-            config = {"states": list(surgery.sizes)}
-        return EditedFile(self.checkpoint, edits, None if config is None else {**facts, **config})
+        config = {key: value for key, value in self.checkpoint.config.items() if key != PACKED_ROWS}
+        resized = resized_config(self.kind, config, names, surgery.sizes)
+        facts = {} if self.kind == "huggingface" else {**self.describe(), **rows}
+        if resized is None and facts:
+            resized = {"states": list(surgery.sizes)}
+        return EditedFile(self.checkpoint, edits, None if resized is None else {**facts, **resized})
 
     def build(self) -> nn.Module:
         """The model that the checkpoint holds, in evaluation mode."""
@@ -111,8 +119,9 @@ def open_file(path: str | Path | Checkpoint, config: ConfigLike = None, units: U
     """Open a checkpoint and find the state space layers in it. units: what a removable state is."""
     checkpoint = open_checkpoint(path, config) if isinstance(path, str | Path) else path
     name = str(checkpoint.path)
-    view = diagonalize(checkpoint, checkpoint.config, units)
-    arrays: NamedArrays = checkpoint if view is None else view
+    unpacked = unpack(checkpoint, checkpoint.config)
+    view = diagonalize(unpacked or checkpoint, checkpoint.config, units)
+    arrays: NamedArrays = view or unpacked or checkpoint
     layers = find_layers(arrays, checkpoint.config, units, name)
     notices = [*checkpoint.notices, *([] if view is None else view.notices)]
     assumed = sorted({ASSUMED[layer.family] for layer in layers if layer.family in ASSUMED})

@@ -7,7 +7,7 @@ time-invariant layers and live in `aireprune.pruning.layers`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,8 @@ from aireprune.method.threads import single_threaded
 from aireprune.pruning.layers import account, reduced_layers
 from aireprune.pruning.plan import Plan
 
+LONG_ROWS = 1.5  # modes stored per mode kept, from where on a file is called large
+
 
 @dataclass(frozen=True)
 class Surgery:
@@ -36,7 +38,6 @@ class Surgery:
     edits: Mapping[str, Edit]
     sizes: Sequence[int]
     reductions: Sequence[Reduction | None]
-    notices: tuple[str, ...] = field(default=())
 
     def certified(self, plan: Plan) -> Plan:
         """The plan with bounds and exact errors of its layers. The true norms are for `aire certify` to search for."""
@@ -55,12 +56,11 @@ def operate(found: Found, plan: Plan, evidence: Evidence | None = None, mask: bo
     if plan.reduce != "truncate":
         sizes, done = reduced_layers(found, plan, evidence or Evidence(), stored_sizes(found.layers, plan))
         edits = {name: edit for layer in done for name, edit in layer.edits.items()}
-        return Surgery(edits, sizes, [layer.reduction for layer in done], _filled_rows(found.layers, plan, sizes))
+        return Surgery(edits, sizes, [layer.reduction for layer in done])
     sizes = stored_sizes(found.layers, plan, mask)
     accounts = [account(found, plan, number) for number in range(len(plan.layers))]
     edits = _masks(found.layers, plan) if mask else _removals(found.layers, plan, sizes)
-    notices = () if mask else _filled_rows(found.layers, plan, sizes)
-    return Surgery(edits, sizes, accounts, notices)
+    return Surgery(edits, sizes, accounts)
 
 
 def stored_sizes(layers: Sequence[Layer[Any]], plan: Plan, mask: bool = False) -> list[int]:
@@ -109,14 +109,13 @@ def _changed(layers: Sequence[Layer[Any]], plan: Plan) -> list[tuple[Layer[Any],
     return [(layer, np.array(mine.kept, int)) for layer, mine in pairs if len(mine.kept) < layer.states]
 
 
-def _filled_rows(layers: Sequence[Layer[Any]], plan: Plan, sizes: Sequence[int]) -> tuple[str, ...]:
-    """What to say about S4D layers whose channels keep different numbers of modes."""
+def long_rows(layers: Sequence[Layer[Any]], plan: Plan, sizes: Sequence[int]) -> str | None:
+    """By how much rectangular rows (S4D) make a file larger than what was kept of them, if it is worth a notice."""
     stored = sum(size * layer.rows for layer, size in zip(layers, sizes, strict=True) if layer.rows > 1)
     kept = sum(len(mine.kept) for layer, mine in zip(layers, plan.layers, strict=True) if layer.rows > 1)
-    if stored <= kept:
-        return ()
+    if stored < LONG_ROWS * max(kept, 1):
+        return None
     return (
-        f"channels keep different numbers of modes; rows are filled up to the longest with silent modes ({stored} are "
-        f"stored for {kept} kept), which are skipped at inference. layout='uniform' or granularity='state' gives "
-        "a smaller file.",
+        f"the rows of every channel are as long as the longest of their layer: {stored} modes are stored for {kept} "
+        f"kept ({stored / max(kept, 1):.1f} times as many)"
     )
