@@ -8,21 +8,20 @@ a checkpoint   prune_checkpoint   plan -> operate -> apply -> write, streamed, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.errors import AireError
-from aireprune.families.s4d_packed import packable
 from aireprune.files.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan, require_lti
 from aireprune.pruning.request import Calibration, Job
+from aireprune.pruning.rows import row_notes, with_short_rows
 from aireprune.pruning.source import FileSource, ModuleSource, Source, open_module
-from aireprune.pruning.surgery import Surgery, long_rows, operate
+from aireprune.pruning.surgery import Surgery, operate
 
 if TYPE_CHECKING:
     from torch import nn
@@ -85,8 +84,7 @@ def prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool
     refuse_existing(target, overwrite)
     check_job(source, job)
     own_format = source.is_file and not target.suffix
-    if source.rectangular and not own_format:
-        job = _with_short_rows(job)
+    job = with_short_rows(job, source, target)
     if own_format or job.calibration is not None:
         return _through_the_model(source, target, job, overwrite, own_format)
     plan = decide(source, job, job.evidence)
@@ -94,7 +92,7 @@ def prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool
     check_damage(surgery, plan, job, job.evidence)
     plan = surgery.certified(plan)
     source.apply(surgery).write(target, plan, overwrite)
-    return Pruned(plan, (*source.notices, *_notes(plan), *_row_notes(source, job, plan, surgery.sizes)))
+    return Pruned(plan, (*source.notices, *_notes(plan), *row_notes(source, job, plan, surgery.sizes)))
 
 
 def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bool, own_format: bool) -> Pruned:
@@ -118,15 +116,8 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
         sizes = [layer.states // layer.rows for layer in open_module(done.model, units=job.units).layers]
         edits = changed_arrays(source.checkpoint.shapes, full, done.model)
         source.apply(Surgery(edits, sizes, ())).write(target, plan, overwrite)
-        notices = (*notices, *_row_notes(source, job, plan, sizes))
+        notices = (*notices, *row_notes(source, job, plan, sizes))
     return replace(done, plan=plan, notices=notices)
-
-
-def _with_short_rows(job: Job) -> Job:
-    """The job for a file whose rows are as long as the longest, where that leaves a choice."""
-    if job.request is None or job.mask or job.request.layout != "adaptive":
-        return job
-    return replace(job, request=replace(job.request, short_rows=True))
 
 
 def check_job(source: Source, job: Job) -> None:
@@ -207,17 +198,6 @@ def check_damage(surgery: Surgery, plan: Plan, job: Job, evidence: Evidence) -> 
                 "are too close to the unit circle. Nothing was written. Use reduce='truncate', or force=True to do it "
                 "all the same."
             )
-
-
-def _row_notes(source: FileSource, job: Job, plan: Plan, sizes: Sequence[int]) -> tuple[str, ...]:
-    """What to do about a file that stays larger than what was kept."""
-    found = None if job.mask or not source.rectangular else long_rows(source.layers, plan, sizes)
-    if found is None:
-        return ()
-    ways = "layout='uniform' or granularity='state'"
-    if source.is_file and all(map(packable, source.layers)):
-        ways = "layout='uniform', granularity='state' or our own format (a target without a suffix)"
-    return (f"{found}; {ways} gives a smaller file.",)
 
 
 def _notes(plan: Plan) -> tuple[str, ...]:

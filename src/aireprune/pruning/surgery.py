@@ -23,8 +23,6 @@ from aireprune.method.threads import single_threaded
 from aireprune.pruning.layers import account, reduced_layers
 from aireprune.pruning.plan import Plan
 
-LONG_ROWS = 1.5  # modes stored per mode kept, from where on a file is called large
-
 
 @dataclass(frozen=True)
 class Surgery:
@@ -107,15 +105,3 @@ def _changed(layers: Sequence[Layer[Any]], plan: Plan) -> list[tuple[Layer[Any],
     """The layers that lose states, and what they keep."""
     pairs = zip(layers, plan.layers, strict=True)
     return [(layer, np.array(mine.kept, int)) for layer, mine in pairs if len(mine.kept) < layer.states]
-
-
-def long_rows(layers: Sequence[Layer[Any]], plan: Plan, sizes: Sequence[int]) -> str | None:
-    """By how much rectangular rows (S4D) make a file larger than what was kept of them, if it is worth a notice."""
-    stored = sum(size * layer.rows for layer, size in zip(layers, sizes, strict=True) if layer.rows > 1)
-    kept = sum(len(mine.kept) for layer, mine in zip(layers, plan.layers, strict=True) if layer.rows > 1)
-    if stored < LONG_ROWS * max(kept, 1):
-        return None
-    return (
-        f"the rows of every channel are as long as the longest of their layer: {stored} modes are stored for {kept} "
-        f"kept ({stored / max(kept, 1):.1f} times as many)"
-    )
