@@ -49,12 +49,12 @@ class SafetensorsFile:
             return self._read(file.fileno(), name)
 
     def copy_edited(self, target: Path, edits: Mapping[str, Edit]) -> Size:
-        """Write an edited copy to `target`, which must not exist."""
+        """Write an edited copy to `target`, which is new or empty."""
         entries, metadata = self.header.entries, self.header.metadata
         room = header_room(entries, metadata)
         placed: dict[str, Entry] = {}
         place = 0
-        with self.path.open("rb") as source, target.open("xb") as out:
+        with self.path.open("rb") as source, target.open("wb") as out:
             for edited, run in groupby(self._layout(bool(edits)), key=edits.__contains__):
                 for names in _adjacent(entries, run):
                     first, last = entries[names[0]], entries[names[-1]]
@@ -125,7 +125,7 @@ def write_arrays(
         entries[name] = Entry(dtype, shape, place, place + size)
         place += size
     header = header_bytes(entries, metadata, align=8)
-    with target.open("xb") as out:
+    with target.open("wb") as out:
         out.write(header)
         for name, entry in entries.items():
             value = arrays[name]
