@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ def failing(values: np.ndarray) -> np.ndarray:
 
 def killed_child(run: Callable[[], Any]) -> int:
     """Run something in a child process that ends itself; its exit status, or minus the signal that ended it."""
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns where other threads exist
+        child = os.fork()
     if child == 0:
         status = 99
         try:

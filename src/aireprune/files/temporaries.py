@@ -37,6 +37,8 @@ class Temporary:
         try:
             if self.owned:
                 remove(self.path)
+        except OSError as error:
+            log.warning("%s could not be removed (%s).", self.path, error.strerror or error)
         finally:
             os.close(self._descriptor)
 
