@@ -55,9 +55,16 @@ class TestWithoutOverwrite:
     def test_a_folder_that_appears_meanwhile_is_left_alone(self, tmp_path):
         target = tmp_path / "out"
         with pytest.raises(AireError, match="has appeared while"):
-            write_in_folder(target, meanwhile=target.mkdir)
+            write_in_folder(target, meanwhile=lambda: (target.mkdir(), (target / "theirs").write_text("x")))
         assert listing(tmp_path) == ["out"]
-        assert listing(target) == []
+        assert listing(target) == ["theirs"]
+
+    def test_a_file_where_a_folder_should_be_is_left_alone(self, tmp_path):
+        target = tmp_path / "out"
+        with pytest.raises(AireError, match="has appeared while"):
+            write_in_folder(target, meanwhile=lambda: target.write_text("theirs"))
+        assert listing(tmp_path) == ["out"]
+        assert target.read_text() == "theirs"
 
     def test_of_several_files_none_appears_if_one_is_taken(self, tmp_path):
         targets = [tmp_path / name for name in ("m.pt", "m.json", "m.plan.json")]

@@ -48,7 +48,7 @@ class Renames:
         """Do what is still to do. FileExistsError if a target exists that must not."""
         for move in self.moves:
             temporary, target, retired = self._paths(move)
-            if _inode(temporary) != move.new:
+            if _inode(temporary) != move.new or _inode(target) == move.new:
                 continue
             if not self.replace:
                 rename_new(temporary, target)
@@ -63,7 +63,9 @@ class Renames:
         """Put everything back as it was."""
         for move in reversed(self.moves):
             temporary, target, retired = self._paths(move)
-            if _inode(target) == move.new and not (os.path.lexists(temporary) and exchange(temporary, target)):
+            if _inode(target) == move.new == _inode(temporary):  # two links to one file
+                os.unlink(target)
+            elif _inode(target) == move.new and not (os.path.lexists(temporary) and exchange(temporary, target)):
                 os.rename(target, temporary)
             if os.path.lexists(retired):
                 os.rename(retired, target)

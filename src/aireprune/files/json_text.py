@@ -13,6 +13,7 @@ from aireprune.files.refusals import HEAD, refuse_foreign
 
 MOST = 150_000_000  # bytes of memory that one document may take
 DEEPEST = 100
+MOST_DIGITS = 40
 LONGEST = 100_000_000  # bytes of a document
 # Roughly what each of these characters stands for in memory: a dictionary, a list, an entry, a value, half a string.
 COSTS = {b"{": 184, b"[": 88, b":": 60, b",": 40, b'"': 28}
@@ -43,7 +44,7 @@ def parse_json(text: bytes, pairs: Pairs | None = None) -> Any:
     if len(text) > LONGEST or cost > MOST:
         raise ValueError(f"{len(text)} bytes that would take more than {MOST // 10**6} MB of memory")
     try:
-        value = json.loads(text, object_pairs_hook=pairs)
+        value = json.loads(text, object_pairs_hook=pairs, parse_int=_integer)
     except RecursionError:
         raise ValueError(f"nested more than {DEEPEST} levels deep") from None
     except ValueError as error:
@@ -55,6 +56,12 @@ def parse_json(text: bytes, pairs: Pairs | None = None) -> Any:
 
 def json_text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2) + "\n"
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _deeper_than(depth: int, value: Any) -> bool:

@@ -18,6 +18,7 @@ MOST_MEMORY = 150_000_000  # bytes that the values may take, roughly
 POINTER, SMALL, LIST, DICT, SET, ENTRY = 8, 40, 64, 72, 224, 104  # bytes of each, and of an entry in a dictionary
 LONGEST_INTEGER = 64  # bytes
 STOP = 0x2E
+U1, U2, U4, U8, I4, F8 = (struct.Struct(layout) for layout in ("<B", "<H", "<I", "<Q", "<i", ">d"))
 
 
 class UnknownNameError(ValueError):
@@ -26,10 +27,11 @@ class UnknownNameError(ValueError):
 
 @dataclass(frozen=True)
 class Builder:
-    """Something that a pickle may call, and about how many bytes its result takes."""
+    """Something that a pickle may call, and about how many bytes its result takes: in all, and per item it is given."""
 
     build: Callable[..., Any]
     cost: int = SMALL
+    per_item: int = 0
 
 
 class Machine:
@@ -83,17 +85,20 @@ class Machine:
         self.place += count
         return taken
 
-    def number(self, layout: str) -> Any:
-        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+    def number(self, layout: struct.Struct) -> Any:
+        """The next number of the pickle."""
+        value = layout.unpack_from(self._data, self.place)[0]
+        self.place += layout.size
+        return value
 
-    def sized(self, layout: str) -> bytes:
+    def sized(self, layout: struct.Struct) -> bytes:
         """Bytes after their count."""
         count = self.number(layout)
         self.spend(4 * count)
         return self.take(count)
 
     def integer(self) -> int:
-        raw = self.sized("<B")
+        raw = self.sized(U1)
         if len(raw) > LONGEST_INTEGER:
             raise ValueError(f"a whole number of {len(raw)} bytes")
         return int.from_bytes(raw, "little", signed=True)
@@ -165,7 +170,8 @@ class Machine:
         arguments, function = self.pop(), self.pop()
         if not isinstance(arguments, tuple) or not isinstance(function, Builder):
             raise ValueError("a call of something that cannot be called")
-        self.spend(ENTRY * sum(len(value) for value in arguments if isinstance(value, Sized)))
+        if function.per_item:
+            self.spend(function.per_item * sum(len(value) for value in arguments if isinstance(value, Sized)))
         self.push(function.build(*arguments), function.cost)
 
     def build(self) -> None:
@@ -199,20 +205,20 @@ INSTRUCTIONS: dict[int, Instruction] = {
     ord("N"): lambda m: m.push(None, POINTER),
     0x88: lambda m: m.push(True, POINTER),
     0x89: lambda m: m.push(False, POINTER),
-    ord("K"): lambda m: m.push(m.number("<B"), POINTER),
-    ord("M"): lambda m: m.push(m.number("<H")),
-    ord("J"): lambda m: m.push(m.number("<i")),
+    ord("K"): lambda m: m.push(m.number(U1), POINTER),
+    ord("M"): lambda m: m.push(m.number(U2)),
+    ord("J"): lambda m: m.push(m.number(I4)),
     0x8A: lambda m: m.push(m.integer()),
-    ord("G"): lambda m: m.push(m.number(">d")),
-    ord("U"): lambda m: m.push(m.sized("<B").decode(), 2 * SMALL),
-    ord("T"): lambda m: m.push(m.sized("<I").decode(), 2 * SMALL),
-    0x8C: lambda m: m.push(m.sized("<B").decode(), 2 * SMALL),
-    ord("X"): lambda m: m.push(m.sized("<I").decode(), 2 * SMALL),
-    0x8D: lambda m: m.push(m.sized("<Q").decode(), 2 * SMALL),
-    ord("C"): lambda m: m.push(m.sized("<B")),
-    ord("B"): lambda m: m.push(m.sized("<I")),
-    0x8E: lambda m: m.push(m.sized("<Q")),
-    0x96: lambda m: m.push(bytearray(m.sized("<Q")), 2 * SMALL),
+    ord("G"): lambda m: m.push(m.number(F8)),
+    ord("U"): lambda m: m.push(m.sized(U1).decode(), 2 * SMALL),
+    ord("T"): lambda m: m.push(m.sized(U4).decode(), 2 * SMALL),
+    0x8C: lambda m: m.push(m.sized(U1).decode(), 2 * SMALL),
+    ord("X"): lambda m: m.push(m.sized(U4).decode(), 2 * SMALL),
+    0x8D: lambda m: m.push(m.sized(U8).decode(), 2 * SMALL),
+    ord("C"): lambda m: m.push(m.sized(U1)),
+    ord("B"): lambda m: m.push(m.sized(U4)),
+    0x8E: lambda m: m.push(m.sized(U8)),
+    0x96: lambda m: m.push(bytearray(m.sized(U8)), 2 * SMALL),
     ord("("): Machine.mark,
     ord("0"): Machine.pop,
     ord("1"): Machine.marked,
@@ -229,10 +235,10 @@ INSTRUCTIONS: dict[int, Instruction] = {
     ord("u"): lambda m: m.set_items(m.marked()),
     0x8F: lambda m: m.push(set(), SET),
     0x90: lambda m: m.add_items(m.marked()),
-    ord("h"): lambda m: m.recall(m.number("<B")),
-    ord("j"): lambda m: m.recall(m.number("<I")),
-    ord("q"): lambda m: m.remember(m.number("<B")),
-    ord("r"): lambda m: m.remember(m.number("<I")),
+    ord("h"): lambda m: m.recall(m.number(U1)),
+    ord("j"): lambda m: m.recall(m.number(U4)),
+    ord("q"): lambda m: m.remember(m.number(U1)),
+    ord("r"): lambda m: m.remember(m.number(U4)),
     0x94: lambda m: m.remember(len(m._memo)),
     ord("c"): lambda m: m.name(m.line(), m.line()),
     0x93: lambda m: m.name(*[m.pop(), m.pop()][::-1]),

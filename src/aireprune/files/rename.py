@@ -1,7 +1,7 @@
 """Renames that say what happens to an existing target: refuse it, or swap places with it.
 
-Linux has both as one step (renameat2). Where the system or the file system has not, a new name is taken by a hard
-link or, for a folder, by making it empty first; swapping is then left to the caller.
+Linux has both as one step (renameat2). Where the system or the file system has not, a file takes a new name by a hard
+link and a folder by a plain rename, which replaces nothing but an empty folder; swapping is then left to the caller.
 """
 
 from __future__ import annotations
@@ -23,12 +23,7 @@ def rename_new(source: Path, target: Path) -> None:
     if _renamed(source, target, NOREPLACE):
         return
     if source.is_dir() and not source.is_symlink():
-        os.mkdir(target)
-        try:
-            os.rename(source, target)
-        except BaseException:
-            os.rmdir(target)
-            raise
+        _rename_folder(source, target)
         return
     try:
         os.link(source, target, follow_symlinks=False)
@@ -41,6 +36,16 @@ def rename_new(source: Path, target: Path) -> None:
         os.rename(source, target)
     else:
         os.unlink(source)
+
+
+def _rename_folder(source: Path, target: Path) -> None:
+    """The plain rename of a folder replaces at most an empty folder."""
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        raise
 
 
 def exchange(one: Path, other: Path) -> bool:

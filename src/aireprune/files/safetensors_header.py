@@ -24,6 +24,7 @@ MAX_HEADER = 100_000_000  # the limit of the reference implementation
 PAGE = 4096
 SMALL_FILE = 1 << 24  # bytes of tensors up to which alignment is not worth a page
 METADATA = "__metadata__"
+FIELDS = {"dtype", "shape", "data_offsets"}
 HALVES = re.compile("[\ud800-\udfff]")
 
 
@@ -63,12 +64,12 @@ def read_header(path: Path) -> Header:
         if total < 8:
             raise AireError(f"{path} has only {total} bytes; it is no safetensors file, or it is truncated.")
         length = int.from_bytes(file.read(8), "little")
-        first = file.read(1)
-        if first != b"{" or not 2 <= length <= MAX_HEADER:
+        if file.read(1) != b"{" or not 2 <= length <= MAX_HEADER:
             raise AireError(f"{path} is not a safetensors file: it does not begin with the length of a JSON header.")
         if 8 + length > total:
             raise AireError(f"{path} is truncated: its header needs {8 + length} bytes, the file has {total}.")
-        text = first + file.read(length - 1)
+        file.seek(8)
+        text = file.read(length)
     try:
         raw = parse_json(text, _no_duplicates)
     except ValueError as error:
@@ -134,35 +135,42 @@ def _is_text(value: Any) -> bool:
 
 
 def _entry(path: Path, name: str, raw: Any) -> Entry:
-    where = f"{path}: tensor {shown(name)}"
+    """The entry of one tensor, checked by itself."""
     if not _is_text(name):
-        raise AireError(f"{where} has a name that is not valid Unicode.")
-    if not isinstance(raw, dict) or set(raw) != {"dtype", "shape", "data_offsets"} or not _is_text(raw["dtype"]):
-        raise AireError(f"{where} has a malformed entry in the header; expected dtype, shape and data_offsets.")
+        raise _wrong(path, name, "has a name that is not valid Unicode.")
+    if not isinstance(raw, dict) or raw.keys() != FIELDS or not _is_text(raw["dtype"]):
+        raise _wrong(path, name, "has a malformed entry in the header; expected dtype, shape and data_offsets.")
     shape, offsets = raw["shape"], raw["data_offsets"]
     if not is_shape(shape) or not is_shape(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise AireError(f"{where} has an impossible shape {shown(shape)} or place {shown(offsets)}.")
+        raise _wrong(path, name, f"has an impossible shape {shown(shape)} or place {shown(offsets)}.")
     entry = Entry(raw["dtype"], tuple(shape), offsets[0], offsets[1])
     bits = elements(shape) * BITS.get(entry.dtype, 1)
     if bits != 8 * entry.size if entry.dtype in BITS else bits > 8 * entry.size:
         needed = f"{bits / 8:g}" if entry.dtype in BITS else f"at least {bits / 8:g}"
-        raise AireError(f"{where} has {entry.size} bytes, but shape {shape} as {shown(entry.dtype)} needs {needed}.")
+        kind = shown(entry.dtype)
+        raise _wrong(path, name, f"has {entry.size} bytes, but shape {shape} as {kind} needs {needed}.")
     return entry
 
 
+def _wrong(path: Path, name: str, what: str) -> AireError:
+    return AireError(f"{path}: tensor {shown(name)} {what}")
+
+
 def _check_tiling(path: Path, entries: Mapping[str, Entry], size: int) -> None:
-    place, previous = 0, "the header"
+    """The tensors must cover the data without gap or overlap."""
+    place, previous = 0, ""
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
         if entry.end > size:
             raise AireError(
                 f"{path} is truncated: tensor {shown(name)} ends at byte {entry.end} of the data, which has {size}."
             )
-        if entry.start < place:
-            raise AireError(f"{path}: tensor {shown(name)} overlaps with {previous}.")
-        if entry.start > place:
-            raise AireError(
-                f"{path}: {entry.start - place} bytes between {previous} and tensor {shown(name)} belong to no tensor."
-            )
-        place, previous = entry.end, f"tensor {shown(name)}"
+        if entry.start != place:
+            before = f"tensor {shown(previous)}" if place else "the header"
+            if entry.start < place:
+                raise _wrong(path, name, f"overlaps with {before}.")
+            gap = entry.start - place
+            raise AireError(f"{path}: {gap} bytes between {before} and tensor {shown(name)} belong to no tensor.")
+        place, previous = entry.end, name
     if place != size:
-        raise AireError(f"{path}: {size - place} bytes after {previous} belong to no tensor.")
+        before = f"tensor {shown(previous)}" if place else "the header"
+        raise AireError(f"{path}: {size - place} bytes after {before} belong to no tensor.")

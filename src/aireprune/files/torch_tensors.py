@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from aireprune.files.pickle_machine import Builder, checked_attributes, checked_key
+from aireprune.files.pickle_machine import ENTRY, SET, SMALL, Builder, checked_attributes, checked_key
 from aireprune.files.shapes import MOST, elements, is_shape
 
-TENSOR_COST = 1200  # bytes of a tensor without its values, and what PyTorch keeps about it
+TENSOR_COST = 1000  # bytes of a tensor without its values, and what PyTorch keeps about it
 STORAGES = {
     "Double": torch.float64,
     "Float": torch.float32,
@@ -36,7 +36,7 @@ FLAGS = {"conj", "neg"}
 LATIN = ("latin1", "latin-1")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Storage:
     """Values of one type in a row, somewhere in the file: `count` elements under a key, of which a part is meant."""
 
@@ -51,7 +51,7 @@ class Storage:
         return 1 if self.dtype is None else self.dtype.itemsize
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class View:
     """A tensor that has no values yet, and where in a storage they are."""
 
@@ -185,12 +185,12 @@ def _plain_names() -> dict[str, Any]:
         "torch.Tensor": torch.Tensor,
         "torch.Size": Builder(_size),
         "torch.device": Builder(_device),
-        "collections.OrderedDict": Builder(_ordered, 500),
-        "collections.Counter": Builder(_counter, 500),
-        "set": Builder(_set, 500),
+        "collections.OrderedDict": Builder(_ordered, 3 * SMALL, ENTRY),
+        "collections.Counter": Builder(_counter, 3 * SMALL, ENTRY),
+        "set": Builder(_set, SET, ENTRY),
         "complex": Builder(_complex),
-        "bytearray": Builder(_bytearray),
-        "_codecs.encode": Builder(_encode),
+        "bytearray": Builder(_bytearray, SMALL, 1),
+        "_codecs.encode": Builder(_encode, SMALL, 1),
     }
 
 
