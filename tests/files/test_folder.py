@@ -230,3 +230,11 @@ def test_own_format(tmp_path):
     assert "plan.json" not in listing(tmp_path / "again")
     with pytest.raises(AireError, match="exists already"):
         write_folder(tmp_path / "m", arrays, {})
+
+
+def test_targets_that_hold_what_is_read(tmp_path):
+    given = make(tmp_path / "other", sharded=False) / "config.json"
+    checkpoint = open_checkpoint(make(tmp_path / "in"), given)
+    with pytest.raises(AireError, match=r"other holds .*config.json, which is being read"):
+        checkpoint.write(tmp_path / "other", {}, overwrite=True)
+    assert given.exists()

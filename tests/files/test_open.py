@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from file_helpers import half, listing
+from file_helpers import half, killed_child, listing, safetensors_bytes
 from safetensors.torch import save_file
 
 from aireprune.errors import AireError
@@ -87,3 +87,52 @@ def test_safetensors_are_pruned_without_torch(source, tmp_path):
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program, str(source), str(tmp_path / "o.safetensors")], check=True)
+
+
+def test_the_sources_own_configuration_is_not_replaced_under_another_name(tmp_path):
+    save_file({"w": torch.ones(4)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"a": 1}')
+    given = tmp_path / "given.json"
+    given.write_text('{"a": 2}')
+    os.link(given, tmp_path / "linked.json")
+    for config, target in ((None, "config.safetensors"), (given, "given.safetensors"), (given, "linked.safetensors")):
+        checkpoint = open_checkpoint(tmp_path / "model.safetensors", config)
+        with pytest.raises(AireError, match="would replace part of the checkpoint"):
+            checkpoint.write(tmp_path / target, {}, {"a": 3}, overwrite=True)
+    assert (tmp_path / "config.json").read_text() == '{"a": 1}'
+    assert given.read_text() == '{"a": 2}'
+
+
+def test_a_configuration_that_is_a_link_out_of_its_folder(source, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "c.json").write_text("{}")
+    (tmp_path / "in").mkdir()
+    source.rename(tmp_path / "in" / "m.safetensors")
+    (tmp_path / "in" / "m.json").symlink_to(tmp_path / "elsewhere" / "c.json")
+    with pytest.raises(AireError, match=r"m.json is a link that leads out of the directory"):
+        open_checkpoint(tmp_path / "in" / "m.safetensors")
+
+
+def test_names_are_shown_escaped_and_cut(tmp_path):
+    header = {"\x1b[2J" + "n" * 1000: {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}
+    (tmp_path / "x\n.safetensors").write_bytes(safetensors_bytes(header, bytes(4)))
+    with pytest.raises(AireError) as caught:
+        open_checkpoint(tmp_path / "x\n.safetensors")
+    message = str(caught.value)
+    assert message.isprintable()
+    assert r"x\n.safetensors: tensor \x1b[2Jnnn" in message
+    assert len(message) < 500
+
+
+def test_opening_what_a_killed_run_left_half_replaced(source, tmp_path):
+    def killed():
+        from aireprune.files import journal
+
+        step, done = journal.rename_new, []
+        journal.rename_new = lambda *a: os.kill(os.getpid(), 9) if done else (done.append(1), step(*a))
+        open_checkpoint(source).write(tmp_path / "o.safetensors", {"w": half}, {"a": 1}, {"plan.json": "{}"})
+
+    assert killed_child(killed) == -9
+    assert not (tmp_path / "o.plan.json").exists()
+    assert open_checkpoint(tmp_path / "o.safetensors").config == {"a": 1}
+    assert listing(tmp_path) == ["m.safetensors", "o.json", "o.plan.json", "o.safetensors"]

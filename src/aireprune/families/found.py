@@ -80,9 +80,9 @@ def find_layers(
     units = units or Units()
     layers = [layer for family in FAMILIES.values() for layer in family.find(arrays, config, units)]
     if not layers:
-        sought = "".join(f"\n  {family.name}: {family.looked_for}" for family in FAMILIES.values())
+        sought = "; ".join(f"{family.name}: {family.looked_for}" for family in FAMILIES.values())
         raise AireError(
-            f"No state space layer was found in {where}. Names that were looked for, under any prefix:{sought}"
+            f"No state space layer was found in {where}. Names that were looked for, under any prefix: {sought}."
         )
     ordered = sorted(layers, key=lambda layer: _natural(layer.name))
     check_declarations(ordered, arrays.shapes, units.state_axes, FAMILIES)

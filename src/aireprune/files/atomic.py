@@ -1,93 +1,101 @@
 """Outputs appear whole or not at all: written beside their place, then renamed.
 
 Whatever goes wrong on the way (a full disk, an edit that raises, Ctrl-C) leaves nothing behind, and what the target
-held before is still there.
+held before is still there. A run that is killed leaves at most temporaries and a journal; the next run on the same
+target deletes the former and completes the latter.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from aireprune.errors import AireError
+from aireprune.files.journal import rename_together, settle
+from aireprune.files.rename import exchange, rename_new
+from aireprune.files.sync import sync, sync_folder
+from aireprune.files.temporaries import Temporary, remove, sweep
+
+__all__ = ["atomic_folder", "atomic_path", "atomic_paths", "refuse_existing", "remove"]
 
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `target` to write a file to; it becomes `target` on success, else it vanishes."""
+    """Yield an empty temporary file beside `target`; it becomes `target` on success, else it vanishes."""
     with atomic_paths([target], overwrite=True) as (temporary,):
         yield temporary
 
 
 @contextmanager
 def atomic_paths(targets: Sequence[Path], overwrite: bool = False) -> Iterator[list[Path]]:
-    """The same for several files that belong together: all of them appear, or none does."""
+    """The same for several files of one folder that belong together: all of them appear, or none does."""
+    settle(targets[0])
     for target in targets:
         if target.is_dir():
             raise AireError(f"{target} is a directory, but a file has to be written there. Choose another output.")
         refuse_existing(target, overwrite)
-    with _explained(targets[0]), _parents(targets[0]):
-        temporaries = [_beside(target) for target in targets]
-        try:
-            yield temporaries
-            _replace_all(temporaries, targets)
-        finally:
-            for temporary in temporaries:
-                temporary.unlink(missing_ok=True)
+    with _written(targets, False, overwrite) as temporaries:
+        yield temporaries
 
 
 @contextmanager
 def atomic_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yield a new temporary folder that becomes `target` on success. One that exists needs `overwrite`."""
+    settle(target)
     refuse_existing(target, overwrite)
-    with _explained(target), _parents(target):
-        temporary = _beside(target)
-        try:
-            temporary.mkdir()
-            yield temporary
-            _replace_all([temporary], [target])
-        finally:
-            remove(temporary)
+    with _written([target], True, overwrite) as (temporary,):
+        yield temporary
 
 
 def refuse_existing(target: Path, overwrite: bool) -> None:
     """An existing target is an error unless `overwrite`."""
     if os.path.lexists(target) and not overwrite:
-        raise AireError(f"{target} exists already. Choose another output, or allow it to be replaced with --overwrite.")
+        raise AireError(
+            f"{target} exists already. Choose another output, or allow it to be replaced with overwrite=True."
+        )
 
 
-def remove(path: Path) -> None:
-    """Delete a file, a link or a whole folder; nothing there is fine."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+@contextmanager
+def _written(targets: Sequence[Path], folder: bool, overwrite: bool) -> Iterator[list[Path]]:
+    """Temporaries beside the targets, which become the targets on success."""
+    with _explained(targets[0]), _parents(targets[0]), ExitStack() as stack:
+        temporaries: list[Temporary] = []
+        for target in targets:
+            sweep(target)
+            temporaries.append(Temporary(target, folder))
+            stack.callback(temporaries[-1].discard)
+        yield [temporary.path for temporary in temporaries]
+        for temporary in temporaries:
+            sync(temporary.path)
+        try:
+            _rename(temporaries, targets, overwrite)
+        except FileExistsError:
+            raise AireError(
+                f"{_first_existing(targets)} has appeared while this run was writing, and is left as it is. "
+                "Choose another output, or allow it to be replaced with overwrite=True."
+            ) from None
 
 
-def _replace_all(temporaries: Sequence[Path], targets: Sequence[Path]) -> None:
-    """Move every temporary to its target. If one move fails, those before it are undone."""
-    retired: list[tuple[Path, Path]] = []
-    placed: list[Path] = []
-    try:
-        for temporary, target in zip(temporaries, targets, strict=True):
-            if os.path.lexists(target):
-                old = _beside(target)
-                os.rename(target, old)
-                retired.append((old, target))
-            os.rename(temporary, target)
-            placed.append(target)
-    except BaseException:
-        for target in placed:
-            remove(target)
-        for old, target in retired:
-            os.rename(old, target)
-        raise
-    for old, _ in retired:
-        remove(old)
+def _rename(temporaries: Sequence[Temporary], targets: Sequence[Path], overwrite: bool) -> None:
+    """Move every temporary to its target, in one step where the system has one."""
+    if len(targets) > 1:
+        rename_together(temporaries, targets, overwrite)
+        return
+    temporary, target = temporaries[0].path, targets[0]
+    if not overwrite:
+        rename_new(temporary, target)
+    elif not temporary.is_dir():
+        os.replace(temporary, target)
+    elif not (os.path.lexists(target) and exchange(temporary, target)):
+        rename_together(temporaries, targets, overwrite)
+        return
+    sync_folder(target.parent)
+
+
+def _first_existing(targets: Sequence[Path]) -> Path:
+    return next((target for target in targets if os.path.lexists(target)), targets[0])
 
 
 @contextmanager
@@ -107,12 +115,10 @@ def _parents(target: Path) -> Iterator[None]:
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield
+        for folder in missing:
+            sync_folder(folder.parent)
     except BaseException:
         for folder in missing:
             with suppress(OSError):
                 folder.rmdir()
         raise
-
-
-def _beside(target: Path) -> Path:
-    return target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"

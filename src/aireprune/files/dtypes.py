@@ -13,6 +13,7 @@ import numpy.typing as npt
 from aireprune.errors import AireError
 
 BFLOAT16 = "BF16"
+BFLOAT16_OVERFLOW = np.uint32(0x7F7F8000).view(np.float32)  # the smallest number that rounds to infinity
 
 # safetensors code -> NumPy type that holds its values
 NUMPY: dict[str, str] = {
@@ -58,10 +59,7 @@ def decode(raw: npt.NDArray[np.uint8], code: str, shape: tuple[int, ...], where:
 
 def encode(values: np.ndarray, code: str, where: str) -> npt.NDArray[np.uint8]:
     """The bytes of values in a tensor's stored format: the inverse of `decode`."""
-    if code == BFLOAT16:
-        stored = narrow(cast(values, np.dtype("<f4"), where))
-    else:
-        stored = cast(values, np.dtype(NUMPY[code]), where)
+    stored = to_bfloat16(values, where) if code == BFLOAT16 else cast(values, np.dtype(NUMPY[code]), where)
     return np.ascontiguousarray(stored).reshape(-1).view(np.uint8)
 
 
@@ -71,6 +69,14 @@ def code_of(dtype: np.dtype) -> str:
         if np.dtype(name) == dtype.newbyteorder("<"):
             return code
     raise AireError(f"Arrays of NumPy type {dtype} cannot be stored; use one of {', '.join(NUMPY)}.")
+
+
+def to_bfloat16(values: np.ndarray, where: str) -> npt.NDArray[np.uint16]:
+    """Values as bfloat16 bits, unless that would lose an imaginary part or turn a finite number into infinity."""
+    wide = cast(values, np.dtype("<f4"), where)
+    if (np.isfinite(wide) & (np.abs(wide) >= BFLOAT16_OVERFLOW)).any():
+        raise AireError(f"{where} is stored as bfloat16, in which its edited values overflow.")
+    return narrow(wide)
 
 
 def cast(values: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:

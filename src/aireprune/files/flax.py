@@ -6,114 +6,144 @@ shapes of the unpruned parameters, so it is not read and is left out of a copy.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, shown
 from aireprune.files.base import Edit, Shape
-from aireprune.files.flax_codec import CHUNKED, Array, as_array, decode, encode, pack_array
-from aireprune.files.single import beside, check_names, read_config, write_beside
+from aireprune.files.copying import copy_range, read_at
+from aireprune.files.finite import edited
+from aireprune.files.flax_codec import CHUNKED, Array, as_array, encode, map_header, pack_array
+from aireprune.files.msgpack_tree import Map, Node, Parser, Span
+from aireprune.files.reading import open_plain
+from aireprune.files.shapes import elements
+from aireprune.files.weights import Keys, Size, named
 
 OPTIMISER = {"opt_state", "optimizer", "optimizer_state", "opt_states"}
-MAX_DEPTH = 100
-Path_ = tuple[Any, ...]
 
 
-class FlaxCheckpoint:
+class FlaxFile:
     """A msgpack file written by flax.serialization.to_bytes or flax.training.checkpoints."""
 
-    kind = "flax"
-
-    def __init__(self, path: Path, config: Mapping[str, Any] | str | Path | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        data = path.read_bytes()
-        if not data:
-            raise AireError(f"{path} is empty; expected a Flax checkpoint (msgpack).")
-        try:
-            tree = decode(data)
-        except ValueError as error:
-            raise AireError(f"{path} is not a Flax checkpoint, or it is truncated: msgpack says '{error}'.") from None
-        if not isinstance(tree, dict):
-            raise AireError(
-                f"{path} is not a Flax checkpoint: expected a map of named arrays, found {type(tree).__name__}."
-            )
-        self.notices: list[str] = []
-        self._tree, dropped = _without_optimiser(tree)
-        if dropped:
-            self.notices.append(f"{path.name}: the optimiser state ({', '.join(dropped)}) is left out of the output.")
-        self._arrays: dict[str, tuple[Path_, Array]] = {}
-        for where, array in _leaves(path, self._tree, ()):
-            name = ".".join(map(str, where))
-            if name in self._arrays:
-                raise AireError(f"{path} has two arrays whose dotted name is {name}.")
-            self._arrays[name] = (where, array)
+        with open_plain(path) as file:
+            if not file.read(1):
+                raise AireError(f"{path} is empty; expected a Flax checkpoint (msgpack).")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                self._tree = self._parsed(data)
+                self._dropped = _optimisers(self._tree)
+                self._arrays = named(path, "arrays", self._leaves(data, self._tree, ()))
         if not self._arrays:
             raise AireError(f"{path} holds no arrays; expected a Flax parameter tree or train state.")
-        self.config: Mapping[str, Any] = read_config(path, config, beside(path, "json"))
-
-    @property
-    def shapes(self) -> Mapping[str, Shape]:
-        return {name: array.shape for name, (_, array) in self._arrays.items()}
+        self.shapes: dict[str, Shape] = {name: array.shape for name, (_, array) in self._arrays.items()}
+        self.notices: list[str] = []
+        if self._dropped:
+            names = ", ".join(".".join(map(str, where)) for where in self._dropped)
+            self.notices.append(f"{path.name}: the optimiser state ({shown(names)}) is left out of the output.")
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._arrays[name][1].values(f"{self.path}: tensor {name}")
+        with open_plain(self.path) as file:
+            return self._read(file, name)
 
-    def write(
-        self,
-        target: Path,
-        edits: Mapping[str, Edit],
-        config: Mapping[str, Any] | None = None,
-        extras: Mapping[str, str] | None = None,
-        overwrite: bool = False,
-    ) -> None:
-        """See `Checkpoint.write`. Without edits and without an optimiser state the copy has the same bytes."""
-        check_names(self.path, edits, self._arrays)
+    def copy_edited(self, target: Path, edits: Mapping[str, Edit]) -> Size:
+        """Write an edited copy to `target`. Without edits and without an optimiser state it has the same bytes."""
+        final = dict(self.shapes)
+        with open_plain(self.path) as source, target.open("wb") as out:
 
-        def write(temporary: Path) -> None:
-            tree = self._tree
-            for name, edit in edits.items():
-                where, array = self._arrays[name]
-                tree = _replaced(tree, where, pack_array(edit(self[name]), array.dtype, f"{self.path}: tensor {name}"))
-            temporary.write_bytes(encode(tree))
+            def pack(name: str) -> bytes:
+                where, array = self._where(name), self._arrays[name][1]
+                values = edited(self._read(source, name), edits[name], where)
+                final[name] = values.shape
+                return encode(pack_array(values, array.dtype, where))
 
-        write_beside(self.path, self.kind, target, self.config if config is None else config, extras, overwrite, write)
+            places = {self._arrays[name][0]: name for name in edits}
+            changed = {where[:depth] for where in (*places, *self._dropped) for depth in range(len(where))}
+            for piece in _merged(_pieces(self._tree, (), changed, places, self._dropped)):
+                if isinstance(piece, Span):
+                    count = piece.end - piece.start
+                    copy_range(source.fileno(), out.fileno(), piece.start, count, out.tell(), str(self.path))
+                    out.seek(count, 1)
+                else:
+                    out.write(piece if isinstance(piece, bytes) else pack(piece))
+                    out.flush()
+            total = out.tell()
+        return Size(total, sum(elements(shape) for shape in final.values()))
+
+    def _read(self, file: BinaryIO, name: str) -> np.ndarray:
+        def read(span: Span) -> np.ndarray:
+            return read_at(file.fileno(), span.start, span.end - span.start, str(self.path))
+
+        return self._arrays[name][1].values(read, self._where(name))
+
+    def _where(self, name: str) -> str:
+        return f"{self.path}: tensor {shown(name)}"
+
+    def _parsed(self, data: Any) -> Map:
+        try:
+            tree = Parser(data, Span(0, len(data))).whole()
+        except ValueError as error:
+            raise AireError(f"{self.path} is not a Flax checkpoint, or it is truncated: {shown(error)}.") from None
+        if not isinstance(tree, Map):
+            kind = type(tree).__name__.lower()
+            raise AireError(f"{self.path} is not a Flax checkpoint: expected a map of named arrays, found a {kind}.")
+        return tree
+
+    def _leaves(self, data: Any, node: Node, where: Keys) -> Iterator[tuple[Keys, Array]]:
+        """All arrays under a node, without those of optimisers."""
+        try:
+            array = as_array(data, node)
+        except ValueError as error:
+            name = shown(".".join(map(str, where)))
+            raise AireError(f"{self.path}: array {name} is damaged ({shown(error)}).") from None
+        if array is not None:
+            yield where, array
+        elif isinstance(node, Map) and CHUNKED not in node.entries:
+            for key, entry in node.entries.items():
+                if (*where, key) not in self._dropped:
+                    yield from self._leaves(data, entry.value, (*where, key))
 
 
-def _without_optimiser(tree: dict[Any, Any]) -> tuple[dict[Any, Any], list[str]]:
-    """The tree without optimiser states, and their names. A train state may be wrapped once."""
-    dropped: list[str] = []
-    result: dict[Any, Any] = {}
-    for key, value in tree.items():
-        if key in OPTIMISER:
-            dropped.append(str(key))
-        elif isinstance(value, dict) and "params" in value and OPTIMISER & set(map(str, value)):
-            result[key] = {inner: node for inner, node in value.items() if inner not in OPTIMISER}
-            dropped += [f"{key}.{inner}" for inner in value if inner in OPTIMISER]
-        else:
-            result[key] = value
-    return result, dropped
+def _optimisers(tree: Map) -> set[Keys]:
+    """Where optimiser states are. A train state may be wrapped once."""
+    found: set[Keys] = {(key,) for key in tree.entries if key in OPTIMISER}
+    for key, entry in tree.entries.items():
+        if (key,) not in found and isinstance(entry.value, Map) and "params" in entry.value.entries:
+            found |= {(key, inner) for inner in entry.value.entries if inner in OPTIMISER}
+    return found
 
 
-def _leaves(path: Path, node: Any, where: Path_) -> Iterator[tuple[Path_, Array]]:
-    name = ".".join(map(str, where))
-    if len(where) > MAX_DEPTH:
-        raise AireError(f"{path} is nested more than {MAX_DEPTH} levels deep; expected a Flax parameter tree.")
-    try:
-        array = as_array(node)
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise AireError(f"{path}: array {name} is damaged ({error}).") from None
-    if array is not None:
-        yield where, array
-    elif isinstance(node, dict) and CHUNKED not in node:
-        for key, value in node.items():
-            yield from _leaves(path, value, (*where, key))
+def _pieces(
+    node: Node, where: Keys, changed: set[Keys], places: Mapping[Keys, str], dropped: set[Keys]
+) -> Iterator[Span | bytes | str]:
+    """What a copy of a node consists of: parts of the source, new bytes, and names of arrays to edit."""
+    if where in places:
+        yield places[where]
+    elif where not in changed or not isinstance(node, Map):
+        yield Span(node.start, node.end)
+    else:
+        kept = [entry for key, entry in node.entries.items() if (*where, key) not in dropped]
+        yield node.header if len(kept) == len(node.entries) else map_header(len(kept))
+        for entry in kept:
+            yield entry.place
+            yield from _pieces(entry.value, (*where, entry.key), changed, places, dropped)
 
 
-def _replaced(node: Any, where: Path_, value: Any) -> Any:
-    """A copy of the tree along one path, with the node at its end replaced."""
-    if not where:
-        return value
-    return {key: _replaced(child, where[1:], value) if key == where[0] else child for key, child in node.items()}
+def _merged(pieces: Iterator[Span | bytes | str]) -> Iterator[Span | bytes | str]:
+    """The same pieces, with neighbouring parts of the source as one."""
+    last: Span | None = None
+    for piece in pieces:
+        if isinstance(piece, Span) and last is not None and last.end == piece.start:
+            last = Span(last.start, piece.end)
+            continue
+        if last is not None:
+            yield last
+        last = piece if isinstance(piece, Span) else None
+        if last is None:
+            yield piece
+    if last is not None:
+        yield last

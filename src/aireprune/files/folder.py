@@ -6,51 +6,52 @@ A copy is made shard by shard, two at a time, without ever building the model; t
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, shown
 from aireprune.files.atomic import atomic_folder, refuse_existing
 from aireprune.files.base import Edit, Shape
+from aireprune.files.configs import CONFIG, ConfigLike, find_config
 from aireprune.files.folder_parts import companions, find_parts
-from aireprune.files.safetensors_file import Raw, SafetensorsFile, Size, write_arrays
-from aireprune.files.single import KINDS, check_names, json_text, read_config
+from aireprune.files.journal import settle
+from aireprune.files.json_text import json_text
+from aireprune.files.links import real
+from aireprune.files.open import open_weights
+from aireprune.files.reading import ends, open_plain
+from aireprune.files.refusals import HEAD, TAIL, refuse_foreign
+from aireprune.files.safetensors_file import Raw, write_arrays
+from aireprune.files.single import KINDS
+from aireprune.files.weights import Size, Weights, check_names
 
 FORMAT = "aireprune"
-CONFIG = "config.json"
 PLAN = "plan.json"
 THREADS = 2
-
-
-class Shard(Protocol):
-    """One file of weights."""
-
-    path: Path
-    shapes: dict[str, Shape]
-
-    def __getitem__(self, name: str) -> np.ndarray: ...
-
-    def copy_edited(self, target: Path, edits: Mapping[str, Edit]) -> Size: ...
 
 
 class FolderCheckpoint:
     """A directory with weights in one or more files."""
 
-    def __init__(self, path: Path, config: Mapping[str, Any] | str | Path | None = None) -> None:
+    def __init__(self, path: Path, config: ConfigLike = None) -> None:
         self.path = path
-        self.config: Mapping[str, Any] = read_config(path, config, path / CONFIG)
+        found = find_config(path, config, path / CONFIG)
+        self.config: Mapping[str, Any] = found.values
         self.kind = "aire" if self.config.get("format") == FORMAT else "huggingface"
         self.notices: list[str] = []
         self._given = config is not None
         self._parts = find_parts(path)
         self._companions = list(companions(path, self._parts, self.notices))
-        self._shards: dict[str, Shard] = {name: _open_shard(path / name) for name in self._parts.names}
+        self._shards: dict[str, Weights] = {name: _open_shard(path / name) for name in self._parts.names}
+        self.notices += [notice for shard in self._shards.values() for notice in shard.notices]
         self._owner = self._owners()
+        self._sources = [*(path / name for name in self._parts.names), *(path / name for name in self._companions)]
+        self._sources += [] if found.file is None else [found.file]
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
@@ -69,7 +70,8 @@ class FolderCheckpoint:
     ) -> None:
         """See `Checkpoint.write`. The target is a directory; an existing one is only replaced if it is a checkpoint."""
         check_names(self.path, edits, self._owner)
-        _check_target(target, overwrite, self.path)
+        self._check_apart(target)
+        _check_target(target, overwrite)
         texts = dict(extras or {})
         if config is not None or self._given:
             texts[CONFIG] = json_text(self.config if config is None else config)
@@ -77,8 +79,7 @@ class FolderCheckpoint:
             for relative in self._companions:
                 if str(relative) in texts or (edits and str(relative) == PLAN):
                     continue
-                (folder / relative).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(self.path / relative, folder / relative)
+                _copy(self.path / relative, folder / relative)
             sizes = self._write_shards(folder, edits)
             if self._parts.index_name is not None:
                 texts[self._parts.index_name] = json_text(self._index(sizes))
@@ -92,9 +93,18 @@ class FolderCheckpoint:
         for name, shard in self._parts.weight_map.items():
             if name not in self._shards[shard].shapes:
                 raise AireError(
-                    f"{self.path / shard} has no tensor {name}, which {self._parts.index_name} says it has."
+                    f"{self.path / shard} has no tensor {shown(name)}, which {self._parts.index_name} says it has."
                 )
         return dict(self._parts.weight_map)
+
+    def _check_apart(self, target: Path) -> None:
+        """Refuse a target that is part of the source or holds some of it."""
+        here, there = real(self.path), real(target)
+        if here.is_relative_to(there) or there.is_relative_to(here):
+            raise AireError(f"{target} and {self.path} contain each other; choose an output outside of the checkpoint.")
+        for source in self._sources:
+            if real(source).is_relative_to(there):
+                raise AireError(f"{target} holds {source}, which is being read. Choose another output.")
 
     def _write_shards(self, folder: Path, edits: Mapping[str, Edit]) -> list[Size]:
         def copy(name: str) -> Size:
@@ -131,12 +141,17 @@ def write_folder(
         _write_texts(folder, {**(extras or {}), CONFIG: json_text({"format": FORMAT, **config})})
 
 
-def _open_shard(path: Path) -> Shard:
-    if path.suffix == ".safetensors":
-        return SafetensorsFile(path)
-    from aireprune.files.torch_file import TorchFile
+def _open_shard(path: Path) -> Weights:
+    refuse_foreign(path, *ends(path, HEAD, TAIL))
+    return open_weights(path, "safetensors" if path.suffix == ".safetensors" else "torch")
 
-    return TorchFile(path)
+
+def _copy(source: Path, target: Path) -> None:
+    """A copy of a plain file with its permissions, in folders made as needed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open_plain(source) as read, target.open("wb") as written:
+        shutil.copyfileobj(read, written)
+        os.chmod(target, os.fstat(read.fileno()).st_mode & 0o777)
 
 
 def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
@@ -144,17 +159,14 @@ def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _check_target(target: Path, overwrite: bool, source: Path | None = None) -> None:
-    """Refuse what would touch the source, or replace a directory that is something else than a checkpoint."""
+def _check_target(target: Path, overwrite: bool) -> None:
+    """Refuse what names a file, or would replace a directory that is something else than a checkpoint."""
+    settle(target)
     refuse_existing(target, overwrite)
     if target.suffix.lower() in KINDS:
         raise AireError(
             f"{target} looks like a file, but the output is a directory; leave {target.suffix} out of its name."
         )
-    if source is not None:
-        here, there = source.resolve(), target.resolve()
-        if here.is_relative_to(there) or there.is_relative_to(here):
-            raise AireError(f"{target} and {source} contain each other; choose an output outside of the checkpoint.")
     if not target.is_dir():
         if target.exists():
             raise AireError(f"{target} is a file, but the output is a directory. Choose another output.")

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aireprune.errors import AireError
-from aireprune.files.single import read_json
+from aireprune.errors import AireError, shown
+from aireprune.files.json_text import read_json
+from aireprune.files.links import check_link, stays_inside
+from aireprune.files.refusals import refuse_foreign_folder
 
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 INDEX = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -63,10 +65,11 @@ def find_parts(folder: Path) -> Parts:
     if len(others) == 1:
         check_link(folder, folder / others[0])
         return Parts(others, None, {})
-    hint = f" It has several: {', '.join(others)}; name one of them instead of the directory." if others else ""
+    refuse_foreign_folder(folder)
+    hint = f" It has several: {_listed(others)}; name one of them instead of the directory." if others else ""
     if not others:
         files = sorted(p.name for p in folder.iterdir() if p.suffix in (".pt", ".pth", ".ckpt", ".msgpack", ".bin"))
-        hint = f" It does hold {files[0]}; name that file instead of the directory." if files else ""
+        hint = f" It does hold {shown(files[0])}; name that file instead of the directory." if files else ""
     raise AireError(f"{folder} holds no checkpoint: expected one of {', '.join(SEARCHED)}.{hint}")
 
 
@@ -75,34 +78,19 @@ def _indexed(folder: Path, name: str) -> Parts:
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(f, str) for f in weight_map.values()):
         raise AireError(f"{folder / name} has no weight_map from tensors to files.")
+    if not isinstance(index.get("metadata") or {}, dict):
+        raise AireError(f"{folder / name}: its metadata is no object with named entries.")
     shards = list(dict.fromkeys(weight_map.values()))
     for shard in shards:
         if shard in ("", ".", "..") or "/" in shard or "\\" in shard or "\0" in shard:
             raise AireError(
-                f"{folder / name} names the file {shard!r}; only files of the directory itself are allowed."
+                f"{folder / name} names the file {shown(repr(shard))}; only files of the directory itself are allowed."
             )
         path = folder / shard
         if not os.path.lexists(path):
-            raise AireError(f"{folder} lacks the file {shard}, which {name} names: download it, then try again.")
+            raise AireError(f"{folder} lacks the file {shown(shard)}, which {name} names: download it, then try again.")
         check_link(folder, path)
     return Parts(shards, name, index)
-
-
-def check_link(folder: Path, path: Path) -> None:
-    """A link must not lead out of the directory, except to the blobs of the Hugging Face cache it is part of."""
-    if not path.exists():
-        raise AireError(f"{path} is a link to {os.readlink(path)}, which does not exist.")
-    if not stays_inside(folder, path):
-        raise AireError(
-            f"{path} is a link that leads out of the directory, to {path.resolve()}; put the file itself there."
-        )
-
-
-def stays_inside(folder: Path, path: Path) -> bool:
-    inside, resolved = folder.resolve(), path.resolve()
-    if resolved.is_relative_to(inside):
-        return True
-    return inside.parent.name == "snapshots" and resolved.is_relative_to(inside.parent.parent / "blobs")
 
 
 def companions(folder: Path, parts: Parts, notices: list[str]) -> Iterator[Path]:
@@ -131,7 +119,13 @@ def companions(folder: Path, parts: Parts, notices: list[str]) -> Iterator[Path]
     reasons = ("left over from training", "other weights, which are not pruned", "no files of the directory")
     for names, reason in zip((training, duplicates, outside), reasons, strict=True):
         if names:
-            notices.append(f"Not copied, as {reason}: {', '.join(names)}.")
+            notices.append(f"Not copied, as {reason}: {_listed(names)}.")
+
+
+def _listed(names: list[str], most: int = 20) -> str:
+    """Names in a sentence; of many, the first."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(shown(name) for name in names[:most]) + rest
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

@@ -8,7 +8,11 @@ from typing import Any
 
 from aireprune.errors import AireError
 from aireprune.files.base import Checkpoint
-from aireprune.files.single import KINDS
+from aireprune.files.journal import settle
+from aireprune.files.reading import ends
+from aireprune.files.refusals import HEAD, TAIL, refuse_foreign, refuse_missing
+from aireprune.files.single import KINDS, SingleCheckpoint
+from aireprune.files.weights import Weights
 
 
 def open_checkpoint(path: str | Path, config: Mapping[str, Any] | str | Path | None = None) -> Checkpoint:
@@ -22,38 +26,42 @@ def open_checkpoint(path: str | Path, config: Mapping[str, Any] | str | Path | N
     `write_folder`.
     """
     path = Path(path)
+    settle(path)
     try:
         if path.is_dir():
             from aireprune.files.folder import FolderCheckpoint
 
             return FolderCheckpoint(path, config)
         if not path.exists():
-            raise AireError(f"{path} does not exist.")
+            refuse_missing(path)
         if not path.is_file():
             raise AireError(f"{path} is neither a file nor a directory.")
-        return _open_file(path, KINDS.get(path.suffix.lower()) or _sniff(path), config)
+        head, tail = ends(path, HEAD, TAIL)
+        refuse_foreign(path, head, tail)
+        kind = KINDS.get(path.suffix.lower()) or _sniff(path, head)
+        return SingleCheckpoint(kind, open_weights(path, kind), config)
     except OSError as error:
         raise AireError(f"{path} cannot be read ({error.strerror or error}).") from error
 
 
-def _open_file(path: Path, kind: str, config: Mapping[str, Any] | str | Path | None) -> Checkpoint:
+def open_weights(path: Path, kind: str) -> Weights:
+    """One file of weights of a known kind."""
     if kind == "safetensors":
-        from aireprune.files.safetensors_file import SafetensorsCheckpoint
+        from aireprune.files.safetensors_file import SafetensorsFile
 
-        return SafetensorsCheckpoint(path, config)
+        return SafetensorsFile(path)
     if kind == "torch":
-        from aireprune.files.torch_file import TorchCheckpoint
+        from aireprune.files.torch_file import TorchFile
 
-        return TorchCheckpoint(path, config)
-    from aireprune.files.flax import FlaxCheckpoint
+        return TorchFile(path)
+    from aireprune.files.flax import FlaxFile
 
-    return FlaxCheckpoint(path, config)
+    return FlaxFile(path)
 
 
-def _sniff(path: Path) -> str:
+def _sniff(path: Path, head: bytes) -> str:
     """The kind of a file from its first bytes."""
-    with path.open("rb") as file:
-        head = file.read(9)
+    head = head[:9]
     if len(head) == 9 and head[8:] == b"{" and head[5:8] == b"\0\0\0":
         return "safetensors"
     if head[:4] == b"PK\x03\x04" or (head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")):

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aireprune.errors import shown
 from aireprune.files.base import Edit, Shape
 from aireprune.files.copying import copy_range, read_at, write_at
-from aireprune.files.dtypes import BITS, code_of, decode, encode
+from aireprune.files.dtypes import BFLOAT16, BITS, NUMPY, code_of, decode, encode
+from aireprune.files.finite import check_finite, edited
+from aireprune.files.reading import open_plain
 from aireprune.files.safetensors_header import Entry, Header, header_bytes, header_room, read_header
-from aireprune.files.single import beside, check_names, read_config, write_beside
+from aireprune.files.shapes import elements
+from aireprune.files.weights import Size
 
 
 class Raw(NamedTuple):
@@ -29,59 +33,53 @@ class Raw(NamedTuple):
     data: bytes
 
 
-class Size(NamedTuple):
-    """What a written file holds."""
-
-    bytes: int
-    elements: int
-
-
 class SafetensorsFile:
     """The tensors of one file; a checkpoint by itself or a shard of a larger one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.notices: list[str] = []
         self.header: Header = read_header(path)
         self.shapes: dict[str, Shape] = {name: entry.shape for name, entry in self.header.entries.items()}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        with self.path.open("rb") as file:
+        with open_plain(self.path) as file:
             return self._read(file.fileno(), name)
 
     def copy_edited(self, target: Path, edits: Mapping[str, Edit]) -> Size:
-        """Write an edited copy to `target`, which must not exist."""
+        """Write an edited copy to `target`, which is new or empty."""
         entries, metadata = self.header.entries, self.header.metadata
         room = header_room(entries, metadata)
         placed: dict[str, Entry] = {}
         place = 0
-        with self.path.open("rb") as source, target.open("xb") as out:
-            for edited, run in groupby(self._layout(bool(edits)), key=edits.__contains__):
+        with open_plain(self.path) as source, target.open("wb") as out:
+            for to_edit, run in groupby(self._layout(bool(edits)), key=edits.__contains__):
                 for names in _adjacent(entries, run):
-                    first, last = entries[names[0]], entries[names[-1]]
-                    if not edited:
-                        size = last.end - first.start
-                        start = self.header.data + first.start
+                    if not to_edit:
+                        first, last = entries[names[0]], entries[names[-1]]
+                        start, size = self.header.data + first.start, last.end - first.start
                         copy_range(source.fileno(), out.fileno(), start, size, room + place, str(self.path))
-                        shift = place - first.start
-                        for name in names:
-                            old = entries[name]
-                            placed[name] = Entry(old.dtype, old.shape, old.start + shift, old.end + shift)
+                        placed |= {name: entries[name].moved(place - first.start) for name in names}
                         place += size
                         continue
                     for name in names:
-                        values = edits[name](self._read(source.fileno(), name))
-                        data = encode(values, entries[name].dtype, f"{self.path}: tensor {name}")
+                        where = self._where(name)
+                        values = edited(self._read(source.fileno(), name), edits[name], where)
+                        data = encode(values, entries[name].dtype, where)
                         write_at(out.fileno(), data.data, room + place)
                         placed[name] = Entry(entries[name].dtype, values.shape, place, place + data.size)
                         place += data.size
             ordered = {name: placed[name] for name in entries}
             write_at(out.fileno(), header_bytes(ordered, metadata, room, align=8), 0)
-        return Size(place, sum(int(np.prod(entry.shape, dtype=np.int64)) for entry in placed.values()))
+        return Size(place, sum(elements(entry.shape) for entry in placed.values()))
+
+    def _where(self, name: str) -> str:
+        return f"{self.path}: tensor {shown(name)}"
 
     def _read(self, descriptor: int, name: str) -> np.ndarray:
         entry = self.header.entries[name]
         raw = read_at(descriptor, self.header.data + entry.start, entry.size, str(self.path))
-        return decode(raw, entry.dtype, entry.shape, f"{self.path}: tensor {name}")
+        return decode(raw, entry.dtype, entry.shape, self._where(name))
 
     def _layout(self, edited: bool) -> list[str]:
         """Tensor names in the order of their bytes in the copy.
@@ -111,50 +109,31 @@ def _adjacent(entries: Mapping[str, Entry], names: Iterable[str]) -> Iterator[li
 def write_arrays(
     target: Path, arrays: Mapping[str, np.ndarray | Raw], metadata: Mapping[str, str] | None = None
 ) -> Size:
-    """A new safetensors file from arrays in memory, wide elements first."""
-    raws: dict[str, tuple[str, Shape, int]] = {}
-    for name, value in arrays.items():
-        if isinstance(value, Raw):
-            raws[name] = (value.dtype, tuple(value.shape), len(value.data))
-        else:
-            raws[name] = (code_of(value.dtype), value.shape, value.nbytes)
+    """A new safetensors file from arrays in memory, wide elements first. All values must be finite."""
     entries: dict[str, Entry] = {}
     place = 0
-    for name in sorted(raws, key=lambda name: -BITS.get(raws[name][0], 0)):
-        dtype, shape, size = raws[name]
-        entries[name] = Entry(dtype, shape, place, place + size)
+    for name in sorted(arrays, key=lambda name: -BITS.get(_code(arrays[name]), 0)):
+        value = arrays[name]
+        size = len(value.data) if isinstance(value, Raw) else value.nbytes
+        entries[name] = Entry(_code(value), tuple(value.shape), place, place + size)
         place += size
     header = header_bytes(entries, metadata, align=8)
-    with target.open("xb") as out:
+    with target.open("wb") as out:
         out.write(header)
-        for name, entry in entries.items():
-            value = arrays[name]
-            out.write(value.data if isinstance(value, Raw) else encode(value, entry.dtype, f"Tensor {name}").data)
-    return Size(place, sum(int(np.prod(entry.shape, dtype=np.int64)) for entry in entries.values()))
+        for name in entries:
+            out.write(_finite_bytes(arrays[name], f"Tensor {shown(name)}"))
+    return Size(place, sum(elements(entry.shape) for entry in entries.values()))
 
 
-class SafetensorsCheckpoint(SafetensorsFile):
-    """A single .safetensors file with NAME.json beside it."""
+def _code(value: np.ndarray | Raw) -> str:
+    return value.dtype if isinstance(value, Raw) else code_of(value.dtype)
 
-    kind = "safetensors"
 
-    def __init__(self, path: Path, config: Mapping[str, Any] | str | Path | None = None) -> None:
-        super().__init__(path)
-        self.config: Mapping[str, Any] = read_config(path, config, beside(path, "json"))
-        self.notices: list[str] = []
-
-    def write(
-        self,
-        target: Path,
-        edits: Mapping[str, Edit],
-        config: Mapping[str, Any] | None = None,
-        extras: Mapping[str, str] | None = None,
-        overwrite: bool = False,
-    ) -> None:
-        """See `Checkpoint.write`."""
-        check_names(self.path, edits, self.shapes)
-
-        def write(temporary: Path) -> None:
-            self.copy_edited(temporary, edits)
-
-        write_beside(self.path, self.kind, target, self.config if config is None else config, extras, overwrite, write)
+def _finite_bytes(value: np.ndarray | Raw, where: str) -> bytes | memoryview:
+    """The bytes of a tensor; those of formats that NumPy does not have are taken as they are."""
+    if not isinstance(value, Raw):
+        check_finite(value, where)
+        return encode(value, _code(value), where).data
+    if value.dtype == BFLOAT16 or value.dtype in NUMPY:
+        check_finite(decode(np.frombuffer(value.data, np.uint8), value.dtype, tuple(value.shape), where), where)
+    return value.data

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, shown
 from aireprune.files.dtypes import BITS
+from aireprune.files.json_text import parse_json
+from aireprune.files.reading import open_plain
+from aireprune.files.shapes import elements, is_shape
 
 MAX_HEADER = 100_000_000  # the limit of the reference implementation
 PAGE = 4096
 SMALL_FILE = 1 << 24  # bytes of tensors up to which alignment is not worth a page
 METADATA = "__metadata__"
+FIELDS = {"dtype", "shape", "data_offsets"}
+HALVES = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One tensor: its type, shape and where its bytes are, counted from the start of the data."""
 
@@ -35,6 +40,10 @@ class Entry:
     @property
     def size(self) -> int:
         return self.end - self.start
+
+    def moved(self, by: int) -> Entry:
+        """The same tensor, so many bytes further on."""
+        return Entry(self.dtype, self.shape, self.start + by, self.end + by)
 
 
 @dataclass(frozen=True)
@@ -48,22 +57,22 @@ class Header:
 
 def read_header(path: Path) -> Header:
     """Read and check the header of a file."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         total = os.fstat(file.fileno()).st_size
         if total == 0:
             raise AireError(f"{path} is empty; expected a safetensors file.")
         if total < 8:
             raise AireError(f"{path} has only {total} bytes; it is no safetensors file, or it is truncated.")
         length = int.from_bytes(file.read(8), "little")
-        first = file.read(1)
-        if first != b"{" or not 2 <= length <= MAX_HEADER:
+        if file.read(1) != b"{" or not 2 <= length <= MAX_HEADER:
             raise AireError(f"{path} is not a safetensors file: it does not begin with the length of a JSON header.")
         if 8 + length > total:
             raise AireError(f"{path} is truncated: its header needs {8 + length} bytes, the file has {total}.")
-        text = first + file.read(length - 1)
+        file.seek(8)
+        text = file.read(length)
     try:
-        raw = json.loads(text, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
+        raw = parse_json(text, _no_duplicates)
+    except ValueError as error:
         raise AireError(f"{path} has an unreadable safetensors header ({error}).") from None
     metadata = raw.pop(METADATA, None)
     if metadata is not None and not _is_text_map(metadata):
@@ -77,10 +86,13 @@ def header_bytes(
     entries: Mapping[str, Entry], metadata: Mapping[str, str] | None, room: int = 0, align: int = PAGE
 ) -> bytes:
     """A header whose data begins on a multiple of `align`, padded with spaces to `room` bytes if that is more."""
-    raw: dict[str, Any] = {} if metadata is None else {METADATA: dict(metadata)}
-    for name, entry in entries.items():
-        raw[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": [entry.start, entry.end]}
-    text = json.dumps(raw, separators=(",", ":"), ensure_ascii=False).encode()
+    items = [] if metadata is None else [f"{_quoted(METADATA)}:{_quoted(dict(metadata))}"]
+    items += [
+        f'{_quoted(name)}:{{"dtype":{_quoted(entry.dtype)},"shape":{_quoted(entry.shape)},'
+        f'"data_offsets":[{entry.start},{entry.end}]}}'
+        for name, entry in entries.items()
+    ]
+    text = f"{{{','.join(items)}}}".encode()
     length = max(room, -(-(8 + len(text)) // align) * align) - 8
     if length > MAX_HEADER:
         raise AireError(
@@ -100,49 +112,65 @@ def header_room(entries: Mapping[str, Entry], metadata: Mapping[str, str] | None
     return len(header_bytes(widest, metadata, align=8 if small else PAGE))
 
 
+def _quoted(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} occurs twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{shown(name)} occurs twice")
+        found[name] = value
     return found
 
 
 def _is_text_map(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+    return isinstance(value, dict) and all(_is_text(key) and _is_text(text) for key, text in value.items())
 
 
-def _is_sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and size >= 0 for size in value)
+def _is_text(value: Any) -> bool:
+    """Whether a value is text that can be written again: JSON can spell halves of letters."""
+    return isinstance(value, str) and not HALVES.search(value)
 
 
 def _entry(path: Path, name: str, raw: Any) -> Entry:
-    where = f"{path}: tensor {name}"
-    if not isinstance(raw, dict) or set(raw) != {"dtype", "shape", "data_offsets"} or not isinstance(raw["dtype"], str):
-        raise AireError(f"{where} has a malformed entry in the header; expected dtype, shape and data_offsets.")
+    """The entry of one tensor, checked by itself."""
+    if not _is_text(name):
+        raise _wrong(path, name, "has a name that is not valid Unicode.")
+    if not isinstance(raw, dict) or raw.keys() != FIELDS or not _is_text(raw["dtype"]):
+        raise _wrong(path, name, "has a malformed entry in the header; expected dtype, shape and data_offsets.")
     shape, offsets = raw["shape"], raw["data_offsets"]
-    if not _is_sizes(shape) or not _is_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise AireError(f"{where} has an impossible shape {shape} or place {offsets}.")
+    if not is_shape(shape) or not is_shape(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise _wrong(path, name, f"has an impossible shape {shown(shape)} or place {shown(offsets)}.")
     entry = Entry(raw["dtype"], tuple(shape), offsets[0], offsets[1])
-    bits = prod(shape) * BITS.get(entry.dtype, 0)
-    if entry.dtype in BITS and bits != 8 * entry.size:
-        raise AireError(f"{where} has {entry.size} bytes, but shape {shape} as {entry.dtype} needs {bits / 8:g}.")
+    bits = elements(shape) * BITS.get(entry.dtype, 1)
+    if bits != 8 * entry.size if entry.dtype in BITS else bits > 8 * entry.size:
+        needed = f"{bits / 8:g}" if entry.dtype in BITS else f"at least {bits / 8:g}"
+        kind = shown(entry.dtype)
+        raise _wrong(path, name, f"has {entry.size} bytes, but shape {shape} as {kind} needs {needed}.")
     return entry
 
 
+def _wrong(path: Path, name: str, what: str) -> AireError:
+    return AireError(f"{path}: tensor {shown(name)} {what}")
+
+
 def _check_tiling(path: Path, entries: Mapping[str, Entry], size: int) -> None:
-    place, previous = 0, "the header"
+    """The tensors must cover the data without gap or overlap."""
+    place, previous = 0, ""
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
         if entry.end > size:
             raise AireError(
-                f"{path} is truncated: tensor {name} ends at byte {entry.end} of the data, which has {size}."
+                f"{path} is truncated: tensor {shown(name)} ends at byte {entry.end} of the data, which has {size}."
             )
-        if entry.start < place:
-            raise AireError(f"{path}: tensor {name} overlaps with {previous}.")
-        if entry.start > place:
-            raise AireError(
-                f"{path}: {entry.start - place} bytes between {previous} and tensor {name} belong to no tensor."
-            )
-        place, previous = entry.end, f"tensor {name}"
+        if entry.start != place:
+            before = f"tensor {shown(previous)}" if place else "the header"
+            if entry.start < place:
+                raise _wrong(path, name, f"overlaps with {before}.")
+            gap = entry.start - place
+            raise AireError(f"{path}: {gap} bytes between {before} and tensor {shown(name)} belong to no tensor.")
+        place, previous = entry.end, name
     if place != size:
-        raise AireError(f"{path}: {size - place} bytes after {previous} belong to no tensor.")
+        before = f"tensor {shown(previous)}" if place else "the header"
+        raise AireError(f"{path}: {size - place} bytes after {before} belong to no tensor.")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aireprune.errors import AireError
 from aireprune.files.atomic import atomic_paths
+from aireprune.files.base import Edit, Shape
+from aireprune.files.configs import ConfigLike, find_config
+from aireprune.files.json_text import json_text
+from aireprune.files.links import refuse_own
+from aireprune.files.weights import Weights, check_names
 
-HUGGING_FACE_NAME = re.compile(r"(model|pytorch_model)([-.]|$)")
 KINDS = {
     ".safetensors": "safetensors",
     ".pt": "torch",
@@ -28,71 +32,50 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(f"{name}.{ending}")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise AireError(f"{path} cannot be read ({error.strerror}).") from None
-    except (ValueError, RecursionError) as error:
-        raise AireError(f"{path} is not readable as JSON ({error}).") from None
-    if not isinstance(value, dict):
-        raise AireError(f"{path} holds a JSON {type(value).__name__}; expected an object with named entries.")
-    return value
+class SingleCheckpoint:
+    """A checkpoint that is one file of weights."""
 
+    def __init__(self, kind: str, weights: Weights, config: ConfigLike = None) -> None:
+        self.kind = kind
+        self.path = weights.path
+        self._weights = weights
+        self.notices = weights.notices
+        found = find_config(self.path, config, beside(self.path, "json"))
+        self.config: Mapping[str, Any] = found.values
+        self._sources = {self.path, beside(self.path, "json"), found.file or self.path}
 
-def json_text(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2) + "\n"
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        return self._weights.shapes
 
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._weights[name]
 
-def read_config(path: Path, config: Mapping[str, Any] | str | Path | None, default: Path) -> dict[str, Any]:
-    """The configuration of the checkpoint at `path`: the one given, else the default file, else none.
+    def write(
+        self,
+        target: Path,
+        edits: Mapping[str, Edit],
+        config: Mapping[str, Any] | None = None,
+        extras: Mapping[str, str] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """See `Checkpoint.write`: OUT.ext, OUT.json if there is a configuration, and the extras; all of them or none.
 
-    A file called as Hugging Face calls its weights (model.safetensors, a shard) belongs to the config.json beside it.
-    """
-    if isinstance(config, Mapping):
-        return dict(config)
-    if config is not None:
-        return read_json(Path(config))
-    candidates = [default, path.parent / "config.json"] if HUGGING_FACE_NAME.match(path.name) else [default]
-    found = next((candidate for candidate in candidates if candidate.is_file() and candidate != path), None)
-    return read_json(found) if found is not None else {}
-
-
-def check_names(path: Path, edits: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Edits of tensors that are not there would be lost without a word."""
-    for name in edits:
-        if name not in known:
-            raise AireError(f"{path} has no tensor {name} to edit.")
-
-
-def write_beside(
-    source: Path,
-    kind: str,
-    target: Path,
-    config: Mapping[str, Any] | None,
-    extras: Mapping[str, str] | None,
-    overwrite: bool,
-    write: Callable[[Path], None],
-) -> None:
-    """Write OUT.ext with `write`, OUT.json if there is a configuration, and the extras; all of them or none.
-
-    A target whose suffix belongs to another kind of file than the source is refused: conversion is not pruning.
-    """
-    if KINDS.get(target.suffix.lower(), kind) != kind:
-        raise AireError(
-            f"{source} is a {kind} file and so will its copy be, but {target} names another kind; keep the suffix."
-        )
-    texts = dict(extras or {})
-    targets = [target, *(beside(target, name) for name in texts)]
-    if config:
-        targets.append(beside(target, "json"))
-        texts["json"] = json_text(config)
-    sources = {source.resolve(), beside(source, "json").resolve()}
-    for path in targets:
-        if path.resolve() in sources:
-            raise AireError(f"Writing {path} would replace part of the checkpoint that is read. Choose another output.")
-    with atomic_paths(targets, overwrite) as temporaries:
-        write(temporaries[0])
-        for temporary, text in zip(temporaries[1:], texts.values(), strict=True):
-            temporary.write_text(text, encoding="utf-8")
+        A target whose suffix belongs to another kind of file than the source is refused: conversion is not pruning.
+        """
+        check_names(self.path, edits, self.shapes)
+        if KINDS.get(target.suffix.lower(), self.kind) != self.kind:
+            raise AireError(
+                f"{self.path} is a {self.kind} file and so will its copy be, but {target} names another kind; "
+                "keep the suffix."
+            )
+        texts = {beside(target, name): text for name, text in (extras or {}).items()}
+        config = self.config if config is None else config
+        if config:
+            texts[beside(target, "json")] = json_text(config)
+        targets = [target, *texts]
+        refuse_own(self._sources, targets)
+        with atomic_paths(targets, overwrite) as temporaries:
+            self._weights.copy_edited(temporaries[0], edits)
+            for temporary, text in zip(temporaries[1:], texts.values(), strict=True):
+                temporary.write_text(text, encoding="utf-8")

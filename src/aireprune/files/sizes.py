@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, shown
 
 STATE_SIZE_KEYS = ("state_size", "mamba_d_state", "ssm_state_size")
 
@@ -31,11 +31,12 @@ def resized_config(
     if "ssm_cfg" in config and not any(key in config for key in STATE_SIZE_KEYS):
         varied = {str(layer_number(name)): {"d_state": size} for name, size in zip(names, sizes, strict=True)}
         per_layer = {"per_layer_config": varied} if len(set(sizes)) > 1 else {}
-        return {**config, "ssm_cfg": {**(config["ssm_cfg"] or {}), "d_state": max(sizes)}, **per_layer}
+        return {**config, "ssm_cfg": {**_entries(config, "ssm_cfg"), "d_state": max(sizes)}, **per_layer}
     key = next((key for key in STATE_SIZE_KEYS if key in config), "state_size")
+    layers = _entries(config, "per_layer_config")
     overrides = {
-        str(number): {name: value for name, value in layer.items() if name != key}
-        for number, layer in (config.get("per_layer_config") or {}).items()
+        str(number): {name: value for name, value in _entries(layers, number).items() if name != key}
+        for number in layers
     }
     if len(set(sizes)) > 1:
         for name, size in zip(names, sizes, strict=True):
@@ -46,9 +47,19 @@ def resized_config(
     return {**changed, "per_layer_config": overrides} if overrides else changed
 
 
+def _entries(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A part of a configuration that has entries of its own; none if it is not there."""
+    found = config.get(key)
+    if found is not None and not isinstance(found, Mapping):
+        raise AireError(f"{shown(key)} in the configuration is {shown(repr(found))}; expected an object with entries.")
+    return found or {}
+
+
 def layer_number(name: str) -> int:
     """The number of a layer in its stack, from its name (backbone.layers.3.mixer -> 3)."""
-    found = re.search(r"\b(?:layers|h|blocks)\.(\d+)\b", name)
+    found = re.search(r"\b(?:layers|h|blocks)\.(\d{1,9})\b", name)
     if found is None:
-        raise AireError(f"Layer {name} has no number in its name, so its size cannot be written into config.json.")
+        raise AireError(
+            f"Layer {shown(name)} has no number in its name, so its size cannot be written into config.json."
+        )
     return int(found[1])

@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 
+from aireprune.errors import shown
+from aireprune.files.weights import Keys
+
 WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "net", "network", "weights", "params")
 TRAINING = {
     "opt",
@@ -31,19 +34,31 @@ TRAINING = {
 }
 COPIES = {"ema", "model_ema", "ema_state_dict", "state_dict_ema", "ema_model"}
 MAX_DEPTH = 20
-Keys = tuple[Any, ...]
+MOST_VISITS = 500_000  # entries of dictionaries, counted again wherever the same one is reached
 
 
-def find_state(loaded: Any, depth: int = 0) -> Keys | None:
+def find_state(loaded: Any) -> Keys | None:
     """The keys that lead to the state dict; empty if it is the file itself, None if there is none."""
+    return _find(loaded, {}, 0)
+
+
+def _find(loaded: Any, known: dict[int, Keys | None], depth: int) -> Keys | None:
+    """`find_state`, with the answers for what has been looked at before, as dictionaries may hold each other."""
     if not isinstance(loaded, Mapping) or depth > MAX_DEPTH:
         return None
+    if id(loaded) not in known:
+        known[id(loaded)] = None
+        known[id(loaded)] = _find_inside(loaded, known, depth)
+    return known[id(loaded)]
+
+
+def _find_inside(loaded: Mapping[Any, Any], known: dict[int, Keys | None], depth: int) -> Keys | None:
     for key in WRAPPERS:
-        if key in loaded and (inner := find_state(loaded[key], depth + 1)) is not None:
+        if key in loaded and (inner := _find(loaded[key], known, depth + 1)) is not None:
             return (key, *inner)
     if any(isinstance(value, torch.Tensor) for value in loaded.values()):
         return ()
-    inside = {key: find_state(value, depth + 1) for key, value in loaded.items() if not is_training(key, value)}
+    inside = {key: _find(value, known, depth + 1) for key, value in loaded.items() if not is_training(key, value)}
     found = [(key, *keys) for key, keys in inside.items() if keys is not None]
     found = [keys for keys in found if keys[0] not in COPIES] or found
     if len(found) == 1:
@@ -51,13 +66,27 @@ def find_state(loaded: Any, depth: int = 0) -> Keys | None:
     return () if found else None
 
 
-def tensors(state: Any, where: Keys = ()) -> Iterator[tuple[Keys, torch.Tensor]]:
-    """Every tensor of a state dict with the keys that lead to it (one key, unless modules are nested)."""
-    for key, value in state.items():
-        if isinstance(value, torch.Tensor):
-            yield (*where, key), value
-        elif isinstance(value, Mapping) and len(where) < MAX_DEPTH and not is_training(key, value):
-            yield from tensors(value, (*where, key))
+def tensors(state: Mapping[Any, Any]) -> Iterator[tuple[Keys, torch.Tensor]]:
+    """Every tensor of a state dict with the keys that lead to it (one key, unless modules are nested).
+
+    ValueError if a dictionary holds itself, or the same ones are found along too many ways.
+    """
+    visits = 0
+    waiting: list[tuple[Keys, Mapping[Any, Any], frozenset[int]]] = [((), state, frozenset())]
+    while waiting:
+        where, node, above = waiting.pop()
+        if id(node) in above:
+            raise ValueError(f"{shown('.'.join(map(str, where)))} holds itself")
+        inner: list[tuple[Keys, Mapping[Any, Any], frozenset[int]]] = []
+        for key, value in node.items():
+            visits += 1
+            if visits > MOST_VISITS:
+                raise ValueError(f"it holds more than {MOST_VISITS} entries")
+            if isinstance(value, torch.Tensor):
+                yield (*where, key), value
+            elif isinstance(value, Mapping) and len(where) < MAX_DEPTH and not is_training(key, value):
+                inner.append(((*where, key), value, above | {id(node)}))
+        waiting += reversed(inner)
 
 
 def is_training(key: Any, value: Any) -> bool:

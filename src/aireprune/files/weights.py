@@ -1,0 +1,63 @@
+"""What every file of weights offers, whether it is a checkpoint by itself or a shard of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from aireprune.errors import AireError, shown
+from aireprune.files.base import Edit, Shape
+
+LONGEST_NAME = 4096  # characters
+MOST_NAMES = 50_000_000  # characters of all names together
+
+Keys = tuple[Any, ...]  # the way through a tree to one of its leaves
+Leaf = TypeVar("Leaf")
+
+
+class Size(NamedTuple):
+    """What a written file holds."""
+
+    bytes: int
+    elements: int
+
+
+class Weights(Protocol):
+    """The tensors of one file."""
+
+    path: Path
+    shapes: dict[str, Shape]
+    notices: list[str]  # what the user should know about how it was read or will be written
+
+    def __getitem__(self, name: str) -> np.ndarray: ...
+
+    def copy_edited(self, target: Path, edits: Mapping[str, Edit]) -> Size:
+        """Write an edited copy to `target`, which is new or empty."""
+        ...
+
+
+def check_names(path: Path, edits: Mapping[str, Edit], known: Mapping[str, object]) -> None:
+    """Edits of tensors that are not there would be lost without a word."""
+    for name in edits:
+        if name not in known:
+            raise AireError(f"{path} has no tensor {shown(name)} to edit.")
+
+
+def named(path: Path, what: str, leaves: Iterable[tuple[Keys, Leaf]]) -> dict[str, tuple[Keys, Leaf]]:
+    """The leaves of a tree by their dotted names, each with its way. `what` they are is for errors."""
+    found: dict[str, tuple[Keys, Leaf]] = {}
+    total = 0
+    for where, leaf in leaves:
+        texts = [key if isinstance(key, str) else str(key) for key in where]
+        length = sum(len(text) + 1 for text in texts)
+        total += length
+        if length > LONGEST_NAME or total > MOST_NAMES:
+            raise AireError(f"{path} has {what} with names of {length} characters, {total} in all; it is damaged.")
+        name = ".".join(texts)
+        if name in found:
+            raise AireError(f"{path} has two {what} whose dotted name is {shown(name)}.")
+        found[name] = (where, leaf)
+    return found
