@@ -31,13 +31,15 @@ class Judgement:
         self.full = self.source.build()
         evaluate(self.full, self.task, self.task.test.rows(slice(0, 1)))
 
-    def find_ratio(self, job: Job, max_drop: float) -> float:
-        """The largest ratio at which the job costs at most `max_drop` points."""
+    def find_ratio(self, job: Job, max_drop: float, target: Path) -> float:
+        """The largest ratio at which what will be written at `target` costs at most `max_drop` points."""
+        from aireprune.pruning.rows import with_short_rows
         from aireprune.pruning.search import Goal, search_ratio
         from aireprune.pruning.source import open_module
 
         module = open_module(self.full, units=job.units, origin=self.source.origin)
-        self.found = search_ratio(module, job, Goal(task=self.task, max_drop=max_drop), self._report)
+        goal = Goal(task=self.task, max_drop=max_drop)
+        self.found = search_ratio(module, with_short_rows(job, self.source, target), goal, self._report)
         return self.found.ratio
 
     def _report(self, ratio: float, metric: float) -> None:

@@ -177,7 +177,7 @@ def prune(
     source = _source(ckpt, config, job)
     judgement = _judgement(task, source)
     if judgement is not None and max_drop is not None:
-        job = _job(replace(choices, ratio=judgement.find_ratio(job, max_drop)), None, handling)
+        job = _job(replace(choices, ratio=judgement.find_ratio(job, max_drop, out)), None, handling)
     done = _pruned(source, out, job, overwrite)
     if judgement is not None:
         judgement.judge(out)

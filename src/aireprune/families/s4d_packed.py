@@ -25,6 +25,7 @@ from aireprune.families.found import Found
 from aireprune.families.s4d_parameters import FILLER
 
 PACKED_ROWS = "packed_rows"
+WIDEST = 2**14  # modes of a row: a number in a configuration must not claim memory
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,10 @@ class Rows:
         given: Mapping[str, Any] = values if isinstance(values, Mapping) else {}
         width, lengths = given.get("width", 0), given.get("lengths", ())
         whole = type(width) is int and isinstance(lengths, list) and all(type(length) is int for length in lengths)
-        if not whole or not all(0 <= length <= width for length in lengths):
+        if not whole or width > WIDEST or not all(0 <= length <= width for length in lengths):
             raise AireError(
-                f"The configuration's {PACKED_ROWS} of {layer} must be a width and a list of lengths, whole numbers from "
-                "0 to the width. Restore config.json, or save the model again."
+                f"The configuration's {PACKED_ROWS} of {layer} must be a width of at most {WIDEST} and a list of lengths, "
+                "whole numbers from 0 to the width. Restore config.json, or save the model again."
             )
         return cls(width, np.array(lengths, int))
 
