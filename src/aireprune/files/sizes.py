@@ -59,5 +59,7 @@ def layer_number(name: str) -> int:
     """The number of a layer in its stack, from its name (backbone.layers.3.mixer -> 3)."""
     found = re.search(r"\b(?:layers|h|blocks)\.(\d{1,9})\b", name)
     if found is None:
-        raise AireError(f"Layer {shown(name)} has no number in its name, so its size cannot be written into config.json.")
+        raise AireError(
+            f"Layer {shown(name)} has no number in its name, so its size cannot be written into config.json."
+        )
     return int(found[1])
