@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types tests clean
+.PHONY: demo test lint types tests faults clean
 
 demo: $(VENV)/.installed
 	$(BIN)/aire demo
@@ -19,6 +19,11 @@ types: $(VENV)/.installed-dev
 
 tests: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: one thread each for matrix products
+
+# Damaged and hostile files, kills and full disks, for about ten minutes: docs/reliability.md. make faults SEED=7
+SEED ?= 1
+faults: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults/run.py --inputs 100000 --seed $(SEED)
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aireprune needs Python 3.11 or newer")'

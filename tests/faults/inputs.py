@@ -86,9 +86,9 @@ def safetensors(rng: Random, folder: Path) -> Path:
                 "data_offsets": ([0, 0], [1, 0], [-1, 4], [0, 2**63], [0], [0, 8]),
             }
             header[name][field] = copy.deepcopy(rng.choice(wrong[field]))
-        elif kind >= 2:
+        elif kind <= 4:
             changed = change_json(rng, header)
-        text = json_bytes(rng, changed)
+        text = json_bytes(rng, changed) if kind <= 4 else json.dumps(header, indent=rng.choice((None, 1))).encode()
         length = len(text) if rng.random() < 0.9 else rng.choice(NUMBERS) % 2**64
         content = struct.pack("<Q", length) + text + (data if rng.random() < 0.8 else change_bytes(rng, data))
     path = folder / "x.safetensors"

@@ -11,7 +11,7 @@ from file_helpers import half, killed_child, listing, safetensors_bytes
 from safetensors.torch import save_file
 
 from aireprune.errors import AireError
-from aireprune.files import open_checkpoint
+from aireprune.files import open_checkpoint, write_folder
 
 
 @pytest.fixture
@@ -59,6 +59,15 @@ def test_refused_targets(source, tmp_path):
     assert not (tmp_path / "out.safetensors").exists()
     checkpoint.write(tmp_path / "out.safetensors", {}, extras={"plan.json": "{}"}, overwrite=True)
     assert (tmp_path / "out.plan.json").read_text() == "{}"
+
+
+def test_a_target_that_the_system_refuses_to_look_at(source, tmp_path):
+    with pytest.raises(AireError, match="File name too long"):
+        open_checkpoint(source).write(tmp_path / ("n" * 300 + ".safetensors"), {})
+    with pytest.raises(AireError, match="File name too long"):
+        open_checkpoint(tmp_path / ("n" * 300))
+    with pytest.raises(AireError, match="File name too long"):
+        write_folder(tmp_path / ("n" * 300), {}, {})
 
 
 def test_kinds_without_a_suffix(source, tmp_path):

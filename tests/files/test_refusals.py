@@ -107,3 +107,8 @@ def test_a_pointer_anywhere_in_a_folder(tmp_path, which):
     (tmp_path / which).write_bytes(POINTER)
     with pytest.raises(AireError, match=f"{which} is a Git LFS pointer"):
         open_checkpoint(tmp_path)
+
+
+def test_a_file_of_torch_save_may_have_any_suffix(tmp_path):
+    torch.save({"w": torch.ones(2)}, tmp_path / "model.pkl")
+    assert list(open_checkpoint(tmp_path / "model.pkl").shapes) == ["w"]

@@ -194,3 +194,13 @@ def test_any_header_is_read_or_refused(tmp_path_factory, header, data):
         return
     found.write(path.with_name("y.safetensors"), {})
     assert dict(open_checkpoint(path.with_name("y.safetensors")).shapes) == dict(found.shapes)
+
+
+def test_a_tensor_that_does_not_fit_into_memory(source, monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    checkpoint = open_checkpoint(source)
+    monkeypatch.setattr(copying.np, "empty", full)
+    with pytest.raises(AireError, match="a tensor of 120 bytes, for which there is not enough memory"):
+        checkpoint["layer.float32"]

@@ -18,7 +18,7 @@ from aireprune.files.rename import exchange, rename_new
 from aireprune.files.sync import sync, sync_folder
 from aireprune.files.temporaries import Temporary, remove, sweep
 
-__all__ = ["atomic_folder", "atomic_path", "atomic_paths", "refuse_existing", "remove"]
+__all__ = ["atomic_folder", "atomic_path", "atomic_paths", "explained", "refuse_existing", "remove"]
 
 
 @contextmanager
@@ -31,11 +31,12 @@ def atomic_path(target: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_paths(targets: Sequence[Path], overwrite: bool = False) -> Iterator[list[Path]]:
     """The same for several files of one folder that belong together: all of them appear, or none does."""
-    settle(targets[0])
-    for target in targets:
-        if target.is_dir():
-            raise AireError(f"{target} is a directory, but a file has to be written there. Choose another output.")
-        refuse_existing(target, overwrite)
+    with explained(targets[0]):
+        settle(targets[0])
+        for target in targets:
+            if target.is_dir():
+                raise AireError(f"{target} is a directory, but a file has to be written there. Choose another output.")
+            refuse_existing(target, overwrite)
     with _written(targets, False, overwrite) as temporaries:
         yield temporaries
 
@@ -58,9 +59,19 @@ def refuse_existing(target: Path, overwrite: bool) -> None:
 
 
 @contextmanager
+def explained(target: Path) -> Iterator[None]:
+    """A failure of the system while writing (disk full, no permission) as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise AireError(f"Writing {target} failed ({reason}); nothing was left behind.") from error
+
+
+@contextmanager
 def _written(targets: Sequence[Path], folder: bool, overwrite: bool) -> Iterator[list[Path]]:
     """Temporaries beside the targets, which become the targets on success."""
-    with _explained(targets[0]), _parents(targets[0]), ExitStack() as stack:
+    with explained(targets[0]), _parents(targets[0]), ExitStack() as stack:
         temporaries: list[Temporary] = []
         for target in targets:
             sweep(target)
@@ -96,16 +107,6 @@ def _rename(temporaries: Sequence[Temporary], targets: Sequence[Path], overwrite
 
 def _first_existing(targets: Sequence[Path]) -> Path:
     return next((target for target in targets if os.path.lexists(target)), targets[0])
-
-
-@contextmanager
-def _explained(target: Path) -> Iterator[None]:
-    """A failure of the system while writing (disk full, no permission) as one sentence."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise AireError(f"Writing {target} failed ({reason}); nothing was left behind.") from error
 
 
 @contextmanager

@@ -34,7 +34,10 @@ def write_at(target: int, data: memoryview | bytes, to: int) -> None:
 
 def read_at(source: int, start: int, count: int, name: str) -> npt.NDArray[np.uint8]:
     """Read `count` bytes at `start`. `name` is the source in errors."""
-    data = np.empty(count, np.uint8)
+    try:
+        data = np.empty(count, np.uint8)
+    except MemoryError:
+        raise AireError(f"{name} has a tensor of {count} bytes, for which there is not enough memory.") from None
     view = data.data
     while view:
         done = os.preadv(source, [view], start)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from aireprune.errors import AireError, shown
-from aireprune.files.atomic import atomic_folder, refuse_existing
+from aireprune.files.atomic import atomic_folder, explained, refuse_existing
 from aireprune.files.base import Edit, Shape
 from aireprune.files.configs import CONFIG, ConfigLike, find_config
 from aireprune.files.folder_parts import companions, find_parts
@@ -70,8 +70,9 @@ class FolderCheckpoint:
     ) -> None:
         """See `Checkpoint.write`. The target is a directory; an existing one is only replaced if it is a checkpoint."""
         check_names(self.path, edits, self._owner)
-        self._check_apart(target)
-        _check_target(target, overwrite)
+        with explained(target):
+            self._check_apart(target)
+            _check_target(target, overwrite)
         texts = dict(extras or {})
         if config is not None or self._given:
             texts[CONFIG] = json_text(self.config if config is None else config)
@@ -135,7 +136,8 @@ def write_folder(
     overwrite: bool = False,
 ) -> None:
     """Write a new directory in our own format: config.json, model.safetensors and the extras (plan.json)."""
-    _check_target(target, overwrite)
+    with explained(target):
+        _check_target(target, overwrite)
     with atomic_folder(target, overwrite) as folder:
         write_arrays(folder / "model.safetensors", arrays, {"format": "pt"})
         _write_texts(folder, {**(extras or {}), CONFIG: json_text({"format": FORMAT, **config})})

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, shown
 from aireprune.files.rename import exchange, rename_new
 from aireprune.files.sync import sync_folder
 from aireprune.files.temporaries import Temporary, hidden, is_hidden_name, remove, same_file
@@ -165,7 +165,7 @@ def _complete(descriptor: int, target: Path) -> None:
     else:
         outcome = "is now complete"
     renames.clean()
-    log.warning("A run that was killed had begun to write %s; its last step %s.", target, outcome)
+    log.warning("A run that was killed had begun to write %s; its last step %s.", shown(target), outcome)
 
 
 def _read(descriptor: int, target: Path) -> Renames | None:

@@ -10,7 +10,7 @@ from aireprune.errors import AireError
 from aireprune.files.base import Checkpoint
 from aireprune.files.journal import settle
 from aireprune.files.reading import ends
-from aireprune.files.refusals import HEAD, TAIL, refuse_foreign, refuse_missing
+from aireprune.files.refusals import HEAD, TAIL, refuse_by_suffix, refuse_foreign, refuse_missing
 from aireprune.files.single import KINDS, SingleCheckpoint
 from aireprune.files.weights import Weights
 
@@ -68,5 +68,6 @@ def _sniff(path: Path, head: bytes) -> str:
         return "torch"
     if head and (0x81 <= head[0] <= 0x8F or head[0] in (0xDE, 0xDF)):  # a msgpack map that is not empty
         return "flax"
+    refuse_by_suffix(path)
     found = "is empty" if not head else f"begins with {head!r}"
     raise AireError(f"{path} {found}; expected a safetensors, PyTorch or Flax (msgpack) file, or a directory with one.")

@@ -24,6 +24,7 @@ KERAS = f"a Keras or HDF5 file; load it in Keras or h5py and {SAVE}"
 GGUF = (
     "a GGUF file, made for llama.cpp and usually quantised; prune the checkpoint it was made from, then convert again"
 )
+ORBAX = "an Orbax checkpoint; restore it in JAX and write flax.serialization.to_bytes(params) to a file"
 PACKED = "a compressed archive; unpack it and name what is inside"
 
 FIRST_BYTES = (
@@ -71,7 +72,8 @@ IN_FOLDERS = (
         "manifest.ocdbt",
         "an Orbax checkpoint; restore it in JAX and write flax.serialization.to_bytes(params) to a file",
     ),
-    ("_CHECKPOINT_METADATA", "an Orbax checkpoint; restore it in JAX and write flax.serialization.to_bytes(params)"),
+    ("_CHECKPOINT_METADATA", ORBAX),
+    ("_METADATA", ORBAX),
     ("checkpoint", TENSORFLOW),
 )
 
@@ -86,10 +88,14 @@ def refuse_foreign(path: Path, head: bytes, tail: bytes = b"") -> None:
             raise AireError(f"{path} is {what}.")
     if head[257:262] == b"ustar":
         raise AireError(f"{path} is {PACKED}.")
-    if path.suffix.lower() in SUFFIXES:
-        raise AireError(f"{path} is {SUFFIXES[path.suffix.lower()]}.")
     if ".data-0" in path.name and "-of-0" in path.name:
         raise AireError(f"{path} is part of {TENSORFLOW}.")
+
+
+def refuse_by_suffix(path: Path) -> None:
+    """Refuse a file whose bytes say nothing, but whose suffix does."""
+    if path.suffix.lower() in SUFFIXES:
+        raise AireError(f"{path} is {SUFFIXES[path.suffix.lower()]}.")
 
 
 def refuse_foreign_archive(path: Path, names: Iterable[str]) -> None:
@@ -110,7 +116,7 @@ def refuse_foreign_archive(path: Path, names: Iterable[str]) -> None:
 def refuse_foreign_folder(folder: Path) -> None:
     """Refuse a folder that is a checkpoint of another kind."""
     for name, what in IN_FOLDERS:
-        if (folder / name).exists():
+        if (folder / name).is_file():
             raise AireError(f"{folder} is {what}.")
 
 

@@ -19,6 +19,7 @@ from aireprune.files.dtypes import BITS
 from aireprune.files.json_text import parse_json
 from aireprune.files.reading import open_plain
 from aireprune.files.shapes import elements, is_shape
+from aireprune.files.weights import LONGEST_NAME
 
 MAX_HEADER = 100_000_000  # the limit of the reference implementation
 PAGE = 4096
@@ -136,8 +137,8 @@ def _is_text(value: Any) -> bool:
 
 def _entry(path: Path, name: str, raw: Any) -> Entry:
     """The entry of one tensor, checked by itself."""
-    if not _is_text(name):
-        raise _wrong(path, name, "has a name that is not valid Unicode.")
+    if not _is_text(name) or len(name) > LONGEST_NAME:
+        raise _wrong(path, name, f"has a name that is not valid Unicode or has more than {LONGEST_NAME} characters.")
     if not isinstance(raw, dict) or raw.keys() != FIELDS or not _is_text(raw["dtype"]):
         raise _wrong(path, name, "has a malformed entry in the header; expected dtype, shape and data_offsets.")
     shape, offsets = raw["shape"], raw["data_offsets"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.files.atomic import atomic_paths
+from aireprune.files.atomic import atomic_paths, explained
 from aireprune.files.base import Edit, Shape
 from aireprune.files.configs import ConfigLike, find_config
 from aireprune.files.json_text import json_text
@@ -74,7 +74,8 @@ class SingleCheckpoint:
         if config:
             texts[beside(target, "json")] = json_text(config)
         targets = [target, *texts]
-        refuse_own(self._sources, targets)
+        with explained(target):
+            refuse_own(self._sources, targets)
         with atomic_paths(targets, overwrite) as temporaries:
             self._weights.copy_edited(temporaries[0], edits)
             for temporary, text in zip(temporaries[1:], texts.values(), strict=True):

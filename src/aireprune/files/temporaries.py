@@ -15,6 +15,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from aireprune.errors import shown
+
 log = logging.getLogger("aireprune.files")
 
 
@@ -38,7 +40,7 @@ class Temporary:
             if self.owned:
                 remove(self.path)
         except OSError as error:
-            log.warning("%s could not be removed (%s).", self.path, error.strerror or error)
+            log.warning("%s could not be removed (%s).", shown(self.path), error.strerror or error)
         finally:
             os.close(self._descriptor)
 
@@ -96,7 +98,7 @@ def _remove_abandoned(path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if same_file(descriptor, path):
             remove(path)
-            log.warning("Removed %s, which a run that was killed had left behind.", path)
+            log.warning("Removed %s, which a run that was killed had left behind.", shown(path))
     except OSError:  # locked: its run is still at work; or it is not ours to delete
         return
     finally:

@@ -51,7 +51,9 @@ class TorchFile:
         carried(self._layout.loaded, keys, self._state, dropped)
         if dropped:
             names = shown(", ".join(dropped))
-            self.notices.append(f"{path.name}: {names} would not fit the pruned weights and is left out of the output.")
+            self.notices.append(
+                f"{shown(path.name)}: {names} would not fit the pruned weights and is left out of the output."
+            )
 
     def __getitem__(self, name: str) -> np.ndarray:
         tensor = self._tensors[name][1]
@@ -99,6 +101,8 @@ def _values(tensor: torch.Tensor, where: str) -> np.ndarray:
         if plain.dtype == torch.bfloat16:
             plain = plain.float()
         return np.array(plain.numpy())
+    except MemoryError:
+        raise AireError(f"{where} has {wanted} bytes, for which there is not enough memory.") from None
     except (TypeError, RuntimeError):
         raise AireError(
             f"{where} is stored as {tensor.dtype} ({tensor.layout}), whose values cannot be edited; convert it first."

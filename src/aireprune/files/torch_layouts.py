@@ -62,6 +62,7 @@ class ZipLayout:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._checked: set[str] = set()
+        self._unpacked = 0  # bytes so far
         table = TensorTable()
         with open_plain(path) as file:
             self._records = self._read_records(file)
@@ -103,8 +104,8 @@ class ZipLayout:
             )
         if record.stored:
             return self._mapped[record.start : record.start + record.size]
-        packed = [record for record in self._records.values() if not record.stored]
-        if sum(record.size for record in packed) > MOST_UNPACKED:
+        self._unpacked += record.size
+        if self._unpacked > MOST_UNPACKED:
             raise AireError(
                 f"{self._path} is compressed, and more than {MOST_UNPACKED >> 20} MB would have to be unpacked into "
                 "memory; load it in PyTorch and save it again, which does not compress."
