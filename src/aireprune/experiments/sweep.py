@@ -22,6 +22,7 @@ from aireprune.files.atomic import atomic_path
 from aireprune.pruning.plan import Plan
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import per_example
+from aireprune.training.lock import locked
 
 MAY_CHANGE = ("variants", "ratios", "drop")  # between two runs of one sweep
 Report = Callable[[Result, int, int], None]
@@ -35,7 +36,11 @@ def run_sweep(
     report: Report = lambda result, done, total: None,
 ) -> Summary:
     """Do the cells that are not yet done, and return the summary. report(result, cells done, cells in all)."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "sweep"):
+        return _sweep(model, task, request, folder, report)
+
+
+def _sweep(model: nn.Module, task: Task, request: SweepRequest, folder: Path, report: Report) -> Summary:
     pruner = Pruner(model, lambda: sweep_inputs(task, request))
     _agree(folder / "sweep.json", _description(task, request, pruner.fingerprint))
     path = folder / "cells.jsonl"

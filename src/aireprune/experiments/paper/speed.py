@@ -24,6 +24,7 @@ from aireprune.models.modes import evaluation_mode
 from aireprune.tasks import load_task
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import forward
+from aireprune.training.lock import locked
 
 TIMED_BATCH, TIMED_ROUNDS = 8, 9
 
@@ -66,9 +67,11 @@ def time_models(wanted: Reproduction, report: Report) -> None:
     for number, zoo_model in enumerate(todo):
         report(f"timing {zoo_model.name}", number, len(todo))
         model, task = load_model(wanted.path(zoo_model)), load_task(zoo_model.task(wanted.recipe))
-        found = measure(model, task, sweep_request(zoo_model, wanted.recipe), wanted.summary(zoo_model))
-        with atomic_path(wanted.sweep_folder(zoo_model) / "speed.json") as temporary:
-            temporary.write_text(json.dumps(found.to_dict(), indent=1) + "\n")
+        folder = wanted.sweep_folder(zoo_model)
+        with locked(folder, "sweep"):
+            found = measure(model, task, sweep_request(zoo_model, wanted.recipe), wanted.summary(zoo_model))
+            with atomic_path(folder / "speed.json") as temporary:
+                temporary.write_text(json.dumps(found.to_dict(), indent=1) + "\n")
 
 
 @torch.inference_mode()
