@@ -73,6 +73,8 @@ def sampled_as(model: nn.Module, task: Task) -> Iterator[None]:
 def per_example(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> np.ndarray:
     """Of every example, (N,): 1 or 0 for a right or wrong class; or the mean bits per byte. Dropout is off meanwhile."""
     check_fit(model, task)
+    if not len(split):
+        raise AireError(f"Task {task.name} has no examples to judge the model on.")
     step = batch or max(1, BATCH_TOKENS // task.length)
     with evaluation_mode(model), sampled_as(model, task):
         parts = [_judge(model, task, split.rows(slice(i, i + step)), i) for i in range(0, len(split), step)]
