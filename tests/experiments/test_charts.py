@@ -36,3 +36,10 @@ def test_points_labels_and_ticks():
 
 def test_one_point_does_not_divide_by_zero():
     ET.fromstring(line_chart("t", "x", "y", {"a": ([1.0], [2.0])}))
+
+
+def test_names_are_escaped():
+    text = line_chart("a\x1b[2Jb & <c>", "x", "y", {"l\x00ne\u202e": ([0, 1], [0, 1])})
+    ET.fromstring(text)
+    assert r"a\x1b[2Jb &amp; &lt;c&gt;" in text
+    assert r"l\x00ne\u202e" in text

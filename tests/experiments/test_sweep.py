@@ -87,3 +87,19 @@ def test_language_models_are_judged_in_bits_per_byte(toy_language, tmp_path):
     assert summary.full.test == pytest.approx(evaluate(model, task, task.test))
     assert summary.variants["aire"].safe_ratio == 0.5
     assert task.drop(2.0, 2.1) == pytest.approx(0.05)
+
+
+def test_two_sweeps_do_not_share_a_folder(toy, tmp_path):
+    """The second is refused, and the first one's cells are written once."""
+    model, task = toy
+    refused = []
+
+    def second(found, done, total):
+        with pytest.raises(AireError, match=f"Another sweep is running in {tmp_path}"):
+            run_sweep(model, task, aire(), tmp_path)
+        refused.append(done)
+
+    run_sweep(model, task, aire(), tmp_path, second)
+    assert refused == [1]
+    assert len((tmp_path / "cells.jsonl").read_text().splitlines()) == 2
+    run_sweep(model, task, aire(), tmp_path)

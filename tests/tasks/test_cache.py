@@ -34,8 +34,15 @@ def test_the_cache(data, tmp_path):
     assert len(list((tmp_path / "cache").iterdir())) == 2
     broken = next((tmp_path / "cache").iterdir()) / "x.npy"
     broken.write_bytes(broken.read_bytes()[:40])
-    with pytest.raises(AireError, match=r"x\.npy cannot be read .* Delete its folder"):
-        [cached("toy", ("a", k), write) for k in (1, 2)]
+    again = [cached("toy", ("a", k), write).x for k in (1, 2)]
+    assert all(np.array_equal(x, np.arange(6).reshape(3, 2)) for x in again)
+    assert len(calls) == 3
+
+    def wrong(folder: Path) -> None:
+        write_arrays(folder, x=np.arange(6).reshape(3, 2), y=np.arange(2))
+
+    with pytest.raises(AireError, match=r"toy-.* cannot be read \(its arrays do not belong together\)"):
+        cached("toy", "c", wrong)
 
 
 def test_of_two_processes_the_first_makes_the_cache():

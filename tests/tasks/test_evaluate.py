@@ -72,3 +72,19 @@ def test_a_model_that_does_not_fit_the_task(task):
     ):
         with pytest.raises(AireError, match=message):
             evaluate(model, replace(task, **change), task.test)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_inputs_that_are_not_finite_are_not_wrong_answers(task, value):
+    x = np.zeros((50, 16, 1), np.float32)
+    x[23, 5] = value
+    own = replace(task, decode=lambda x: x)
+    with pytest.raises(AireError, match="Example 23 of task toy holds values that are not finite"):
+        evaluate(new_model(CONFIG, 0), own, Split(x, task.test.y), batch=10)
+
+
+def test_outputs_that_are_not_finite_are_not_wrong_answers(task):
+    model = new_model(CONFIG, 0)
+    next(model.parameters()).data.fill_(torch.nan)
+    with pytest.raises(AireError, match=r"outputs are not finite .* on task toy, examples 0 to 49"):
+        evaluate(model, task, task.test)

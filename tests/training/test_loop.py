@@ -93,3 +93,15 @@ def test_every_family_takes_every_kind_of_task(tmp_path, family, kind):
     assert evaluate(again, task, task.test) == evaluate(model, task, task.test)
     small = aireprune.prune(model, ratio=0.5)
     assert np.isfinite(evaluate(small, task, task.test))
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    task, recipe, refused = brighter_half(), Recipe(epochs=1, batch=50), []
+
+    def second(progress):
+        with pytest.raises(AireError, match=f"Another training is running in {tmp_path}"):
+            train_model(task, CONFIG, recipe, tmp_path)
+        refused.append(progress.step)
+
+    train_model(task, CONFIG, recipe, tmp_path, report=second)
+    assert refused == [1, 2, 2]

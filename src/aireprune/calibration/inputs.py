@@ -15,6 +15,7 @@ from torch import Tensor
 
 from aireprune.errors import AireError
 from aireprune.tasks import TASKS, Task, load_task
+from aireprune.tasks.numpy_files import is_npz, read_npy, read_npz
 
 COUNT = 256
 SEED = 20261
@@ -104,18 +105,20 @@ def _read_path(path: Path, count: int) -> np.ndarray:
 def _read_file(path: Path) -> np.ndarray:
     """The array of a .npy file, or of a .npz file the one called x or inputs, or its only one."""
     try:
-        loaded = np.load(path, allow_pickle=False)
+        if not is_npz(path):
+            return _checked(read_npy(path), str(path))
+        ((name, values),) = read_npz(path, lambda names: [_choice(names, path)]).items()
     except (OSError, ValueError) as problem:
         raise AireError(f"{path} is not a .npy or .npz file of plain arrays: {problem}.") from None
-    if isinstance(loaded, np.ndarray):
-        return _checked(loaded, str(path))
-    with loaded:
-        names = [name for name in ("x", "inputs") if name in loaded.files] or loaded.files
-        if len(names) != 1 and names[:1] != ["x"]:
-            raise AireError(
-                f"{path} holds the arrays {', '.join(loaded.files)}; call the one to calibrate with x or inputs."
-            )
-        return _checked(loaded[names[0]], f"{path}, array {names[0]}")
+    return _checked(values, f"{path}, array {name}")
+
+
+def _choice(names: list[str], path: Path) -> str:
+    wanted = [name for name in ("x", "inputs") if name in names] or names
+    if len(wanted) != 1 and wanted[:1] != ["x"]:
+        listed = f"the arrays {', '.join(names)}" if names else "no array"
+        raise AireError(f"{path} holds {listed}; call the one to calibrate with x or inputs.")
+    return wanted[0]
 
 
 def _checked(values: np.ndarray, where: str) -> np.ndarray:

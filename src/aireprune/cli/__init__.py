@@ -1,11 +1,16 @@
 """The command `aire`: one module per command, with its arguments and what it does.
 
 The modules are imported whenever `aire` starts, so nothing in them imports NumPy, torch or rich before a command runs.
+
+Exit status: 0 done; 1 a problem with the input or the system (a sentence says which); 2 wrong usage; 70 an error that
+nobody foresaw (the sentence names a log file with the traceback); 130 interrupted by Ctrl-C; 143 terminated.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -22,8 +27,7 @@ from aireprune.cli import (
     tasks,
     train,
 )
-from aireprune.cli.messages import in_flags
-from aireprune.errors import AireError
+from aireprune.cli.ending import Commands, Ended, replace_what_cannot_be_shown, stop
 
 COMMANDS = (
     inspect.inspect,
@@ -40,7 +44,10 @@ COMMANDS = (
 
 app = typer.Typer(
     name="aire",
+    cls=Commands,
     help="Find the states a trained state space model does not need, take them out, and show what that changed.",
+    epilog="Exit status: 0 done, 1 a problem with the input, 2 wrong usage, 70 an unforeseen error, 130 interrupted, "
+    "143 terminated.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,18 +59,33 @@ for command in COMMANDS:
 app.add_typer(bench.app, name="bench")
 
 
+@app.callback()
+def options(
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the traceback of an error that nobody foresaw (AIRE_DEBUG=1).")
+    ] = False,
+) -> None:
+    if verbose:
+        os.environ["AIRE_DEBUG"] = "1"
+
+
 def main() -> None:
-    """Entry point: user errors become one sentence on standard error and exit status 1."""
+    """Entry point: whatever goes wrong becomes one sentence on standard error and an exit status."""
+    replace_what_cannot_be_shown()
     try:
         app()
-    except AireError as problem:
-        _stop(in_flags(str(problem)))
+    except SystemExit:
+        _flush()
+        raise
+    except Ended as ended:
+        stop(ended.problem)
+    except (KeyboardInterrupt, Exception) as problem:
+        stop(problem)
+
+
+def _flush() -> None:
+    """Here rather than when Python ends, which would complain about a pipe that was closed."""
+    try:
+        sys.stdout.flush()
     except OSError as problem:
-        _stop(f"{problem.strerror or problem}{f': {problem.filename}' if problem.filename else ''}")
-    except KeyboardInterrupt:
-        _stop("interrupted", 130)
-
-
-def _stop(message: str, status: int = 1) -> None:
-    print(f"aire: {message}", file=sys.stderr)
-    sys.exit(status)
+        stop(problem)

@@ -35,10 +35,17 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False, markup=False)
 
 
+def shown(text: str, keep: str = "") -> str:
+    """Text for a terminal: characters that are not printable (control characters, direction marks) are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in keep else ascii(one)[1:-1] for one in text)
+
+
 def say(*what: RenderableType) -> None:
     """Print lines or tables on standard output; long lines are left to the terminal to wrap."""
     for one in what or ("",):
-        console().print(one, soft_wrap=isinstance(one, str))
+        console().print(shown(one, keep="\n") if isinstance(one, str) else one, soft_wrap=isinstance(one, str))
 
 
 def print_json(value: Any) -> None:
@@ -64,7 +71,7 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
 
     body = Table(header_style="bold", box=None, pad_edge=False)
     names = list(columns)
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[shown(str(cell)) for cell in row] for row in rows]
     for number, column in enumerate(names):
         flexible = number == 0 or number == len(names) - 1 < left  # names and prose may take several lines, numbers not
         width = max(len(text) for text in (column, *(row[number] for row in cells)))
@@ -77,18 +84,20 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
         )
     for row in cells:
         body.add_row(*row)
-    return Group(Text(title, style="bold"), body) if title else body
+    return Group(Text(shown(title), style="bold"), body) if title else body
 
 
 def notices(lines: Iterable[str]) -> None:
     """What a user should know, on standard error."""
     for line in lines:
-        stderr().print(f"note: {in_flags(line)}", soft_wrap=True)
+        stderr().print(f"note: {shown(in_flags(line))}", soft_wrap=True)
 
 
 def waiting(what: str) -> AbstractContextManager[Any]:
     """A sign of life on standard error while something is done."""
-    return stderr().status(what)
+    from rich.text import Text
+
+    return stderr().status(Text(shown(what)))
 
 
 @contextmanager
@@ -96,12 +105,12 @@ def progress(what: str, transient: bool = True, disable: bool = False) -> Iterat
     """A bar on standard error; the function moves it. transient: it disappears in the end."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr(), transient=transient, disable=disable) as bar:
         job = bar.add_task(what)
 
         def step(what: str, done: int, total: int) -> None:
-            bar.update(job, description=what, completed=done, total=total)
+            bar.update(job, description=shown(what), completed=done, total=total)
 
         yield step
 

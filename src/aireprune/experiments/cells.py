@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aireprune.errors import AireError
+from aireprune.experiments.stored import number, text, understood, whole
 from aireprune.files.atomic import atomic_path
 
 Packed = str | tuple[float, ...]
@@ -34,6 +35,11 @@ class LayerCount(NamedTuple):
     states: int
 
 
+def layer_counts(values: Iterable[Sequence[Any]]) -> tuple[LayerCount, ...]:
+    """From JSON: [name, kept, states] of every layer."""
+    return tuple(LayerCount(text(name), whole(kept), whole(states)) for name, kept, states in values)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """A cell that was done.
@@ -52,6 +58,15 @@ class Result:
 
     def per_example(self, count: int) -> np.ndarray:
         """The metric of every test example, (count,)."""
+        if isinstance(self.answers, str):
+            complete = 8 * len(base64.b64decode(self.answers)) >= count
+        else:
+            complete = len(self.answers) == count
+        if not complete:
+            raise AireError(
+                f"The cell {self.key.variant} at {self.key.ratio:g} in cells.jsonl does not hold the answers to {count} "
+                "examples. Delete its line, and it is done again."
+            )
         return unpack(self.answers, count)
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,14 +83,16 @@ class Result:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:
         answers = values["answers"]
+        if isinstance(answers, str):
+            base64.b64decode(answers, validate=True)
         return cls(
-            key=Key(values["variant"], values["ratio"], values["seed"]),
-            removed=values["removed"],
-            layers=tuple(LayerCount(*layer) for layer in values["layers"]),
-            parameters=values["parameters"],
-            validation=values["validation"],
-            test=values["test"],
-            answers=answers if isinstance(answers, str) else tuple(answers),
+            key=Key(text(values["variant"]), number(values["ratio"]), whole(values["seed"])),
+            removed=number(values["removed"]),
+            layers=layer_counts(values["layers"]),
+            parameters=whole(values["parameters"]),
+            validation=number(values["validation"]),
+            test=number(values["test"]),
+            answers=answers if isinstance(answers, str) else tuple(map(number, answers)),
         )
 
 
@@ -86,15 +103,15 @@ def read_cells(path: Path) -> dict[Key, Result]:
     """What was done. A last line that was cut off in the middle is removed from the file and done again."""
     if not path.is_file():
         return {}
-    text = path.read_text()
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
+    content = path.read_bytes()
+    ended = content[: content.rfind(b"\n") + 1]
+    if ended != content:
         with atomic_path(path) as temporary:
-            temporary.write_text(whole)
-    try:
-        results = [Result.from_dict(json.loads(line)) for line in whole.splitlines()]
-    except (ValueError, KeyError, TypeError):
-        raise AireError(f"{path} holds a line that is not a cell of a sweep; delete the line or the file.") from None
+            temporary.write_bytes(ended)
+    results = []
+    for line, cell in enumerate(ended.splitlines(), 1):
+        with understood(path, f"holds a line that is not a cell of a sweep: delete line {line}, or the file"):
+            results.append(Result.from_dict(json.loads(cell)))
     return {result.key: result for result in results}
 
 

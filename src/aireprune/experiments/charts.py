@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
+from html import escape as html_escape
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 60, 190, 48, 48
@@ -13,6 +13,11 @@ COLOURS = (
     "#6633cc", "#dd0000", "#88ccaa",
 )  # fmt: skip
 LINE_HEIGHT = 15
+
+
+def escape(text: str) -> str:
+    """Text for SVG: marks of XML as entities, and what is not printable, which XML may not hold, in backslashes."""
+    return html_escape("".join(one if one.isprintable() else ascii(one)[1:-1] for one in text))
 
 
 def line_chart(

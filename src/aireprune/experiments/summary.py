@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from aireprune.experiments.cells import Key, LayerCount, Result, Results
+from aireprune.experiments.cells import Key, LayerCount, Result, Results, layer_counts
 from aireprune.experiments.request import SweepRequest
 from aireprune.experiments.statistics import interval, paired_p_value
+from aireprune.experiments.stored import number, read_object, text, understood, whole
 from aireprune.files.atomic import atomic_path
 from aireprune.tasks.base import Task
 
@@ -34,7 +35,13 @@ class Full:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Full:
-        return cls(**{**values, "interval": tuple(values["interval"])})
+        low, high = values["interval"]
+        return cls(
+            validation=number(values["validation"]),
+            test=number(values["test"]),
+            interval=(number(low), number(high)),
+            parameters=whole(values["parameters"]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +66,15 @@ class Point:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Point:
-        layers = tuple(LayerCount(*layer) for layer in values["layers"])
-        return cls(**{**values, "interval": tuple(values["interval"]), "layers": layers})
+        low, high = values["interval"]
+        names = ("ratio", "removed", "validation", "test", "p")
+        return cls(
+            **{name: number(values[name]) for name in names},
+            sd=None if values["sd"] is None else number(values["sd"]),
+            interval=(number(low), number(high)),
+            parameters=whole(values["parameters"]),
+            layers=layer_counts(values["layers"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -83,7 +97,10 @@ class Curve:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Curve:
-        return cls(tuple(Point.from_dict(point) for point in values["points"]), values["safe"]["ratio"])
+        curve = cls(tuple(Point.from_dict(point) for point in values["points"]), number(values["safe"]["ratio"]))
+        if curve.safe_ratio not in [point.ratio for point in curve.points]:
+            raise ValueError(f"the safe ratio {curve.safe_ratio} is none of the ratios")
+        return curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +142,16 @@ class Summary:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Summary:
         variants = {name: Curve.from_dict(curve) for name, curve in values["variants"].items()}
-        return cls(**{**values, "full": Full.from_dict(values["full"]), "variants": variants})
+        if not variants:
+            raise ValueError("no variants")
+        return cls(
+            task=text(values["task"]),
+            metric=text(values["metric"]),
+            examples=whole(values["examples"]),
+            drop=number(values["drop"]),
+            full=Full.from_dict(values["full"]),
+            variants=variants,
+        )
 
     def save(self, path: Path) -> None:
         with atomic_path(path) as temporary:
@@ -133,7 +159,8 @@ class Summary:
 
     @classmethod
     def load(cls, path: Path) -> Summary:
-        return cls.from_dict(json.loads(path.read_text()))
+        with understood(path, "is not the summary of a sweep; delete it, and run the sweep again"):
+            return cls.from_dict(read_object(path))
 
 
 def summarise(task: Task, request: SweepRequest, results: Results) -> Summary:

@@ -17,11 +17,13 @@ from aireprune.errors import AireError
 from aireprune.experiments.cells import Key, LayerCount, Result, append_cell, pack, read_cells
 from aireprune.experiments.pruner import Pruner, sweep_inputs
 from aireprune.experiments.request import SweepRequest
+from aireprune.experiments.stored import read_object, understood
 from aireprune.experiments.summary import FULL, Summary, summarise
 from aireprune.files.atomic import atomic_path
 from aireprune.pruning.plan import Plan
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import per_example
+from aireprune.training.lock import locked
 
 MAY_CHANGE = ("variants", "ratios", "drop")  # between two runs of one sweep
 Report = Callable[[Result, int, int], None]
@@ -35,7 +37,11 @@ def run_sweep(
     report: Report = lambda result, done, total: None,
 ) -> Summary:
     """Do the cells that are not yet done, and return the summary. report(result, cells done, cells in all)."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "sweep"):
+        return _sweep(model, task, request, folder, report)
+
+
+def _sweep(model: nn.Module, task: Task, request: SweepRequest, folder: Path, report: Report) -> Summary:
     pruner = Pruner(model, lambda: sweep_inputs(task, request))
     _agree(folder / "sweep.json", _description(task, request, pruner.fingerprint))
     path = folder / "cells.jsonl"
@@ -82,14 +88,15 @@ def _description(task: Task, request: SweepRequest, fingerprint: str) -> dict[st
 def _agree(path: Path, wanted: dict[str, Any]) -> None:
     """Write what is swept, or check that the folder is of the same sweep; cells may be added, nothing else may differ."""
     if path.is_file():
-        old = json.loads(path.read_text())
+        with understood(path, "does not say what was swept; delete the folder, or choose another one"):
+            old = read_object(path)
+            known = {variant["name"]: variant for variant in old["variants"]}
         for key, value in wanted.items():
             if key not in MAY_CHANGE and old.get(key) != value:
                 raise AireError(
                     f"{path.parent} holds another sweep: its {key} is {old.get(key)!r}, not {value!r}. Choose another "
                     "folder or delete it."
                 )
-        known = {variant["name"]: variant for variant in old["variants"]}
         for variant in wanted["variants"]:
             if known.get(variant["name"], variant) != variant:
                 raise AireError(f"{path.parent} holds another sweep: its {variant['name']} has other options.")

@@ -22,14 +22,33 @@ Writer = Callable[[Path], None]
 def cached(name: str, settings: object, write: Writer) -> Split:
     """The split that `write` puts into a folder (x.npy, y.npy, maybe lengths.npy), written once per `settings`.
 
-    The folder's name has a digest of repr(settings): whatever changes the data has to be in there.
+    A folder that cannot be read is written again. Its name has a digest of repr(settings): whatever changes the data has
+    to be in there.
     """
     digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
     folder = cache_folder() / f"{name}-{digest}"
     if not folder.is_dir():
         _make(folder, write)
+    try:
+        return _read(folder)
+    except (OSError, ValueError, EOFError):  # the disk was full, or somebody was here: make it again
+        shutil.rmtree(folder, ignore_errors=True)
+        _make(folder, write)
+    try:
+        return _read(folder)
+    except (OSError, ValueError, EOFError) as error:
+        raise AireError(
+            f"The cache {folder} cannot be read ({error}). Delete it, or name another folder for the cache in the "
+            "environment variable AIRE_CACHE."
+        ) from error
+
+
+def _read(folder: Path) -> Split:
+    x, y = _mapped(folder / "x.npy"), np.array(_mapped(folder / "y.npy"), np.int64)
     lengths = _mapped(folder / "lengths.npy") if (folder / "lengths.npy").exists() else None
-    return Split(_mapped(folder / "x.npy"), np.array(_mapped(folder / "y.npy"), np.int64), lengths)
+    if not len(x) == len(y) == len(y if lengths is None else lengths):
+        raise ValueError("its arrays do not belong together")
+    return Split(x, y, lengths)
 
 
 def _make(folder: Path, write: Writer) -> None:
@@ -56,12 +75,10 @@ def stamp(path: Path) -> tuple[str, int, int]:
 
 
 def _mapped(path: Path) -> np.ndarray:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise AireError(
-            f"The cached file {path} cannot be read ({error}). Delete its folder to make it again."
-        ) from error
+    array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray) or not array.ndim:
+        raise ValueError(f"{path.name} holds no examples")
+    return array
 
 
 def write_arrays(folder: Path, **arrays: np.ndarray) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 import tarfile
-import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.folders import data_folder
+from aireprune.tasks import numpy_files
 from aireprune.tasks.base import Split, Task, find_data, hold_out, locate, normalised
 from aireprune.tasks.png import luma
 
@@ -81,7 +83,7 @@ def _cifar_files(path: Path, part: str) -> list[tuple[str, bytes]]:
                 file = archive.extractfile(f"cifar-10-batches-bin/{name}")
                 found.append((f"{path}: {name}", file.read() if file is not None else b""))
         return found
-    except (OSError, EOFError, KeyError, tarfile.TarError) as error:
+    except (OSError, EOFError, KeyError, ValueError, zlib.error, struct.error, tarfile.TarError) as error:
         raise AireError(f"CIFAR-10 in {path} cannot be read ({error}). {CIFAR_HOW}") from error
 
 
@@ -97,14 +99,17 @@ def parse_cifar(data: bytes, where: str) -> Split:
 
 def read_npz(path: Path, *names: str) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as data:
-            return {name: data[name] for name in names}
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        return numpy_files.read_npz(path, lambda there: names)
+    except (OSError, ValueError) as error:
         raise AireError(f"{path} is not an .npz file with the arrays {', '.join(names)} ({error}).") from error
 
 
 def labelled(x: np.ndarray, y: np.ndarray, shape: tuple[int, ...], path: Path) -> Split:
     """Images flattened to (N, *shape), with their classes."""
-    if x.dtype != np.uint8 or x.size != len(y) * np.prod(shape):
-        raise AireError(f"{path} has {x.dtype} images of shape {x.shape} for {len(y)} labels; uint8 {shape} is needed.")
+    if x.dtype != np.uint8 or y.ndim != 1 or x.size != len(y) * np.prod(shape):
+        raise AireError(
+            f"{path} has {x.dtype} images of shape {x.shape} for labels {y.shape}; uint8 {shape} is needed."
+        )
+    if y.dtype.kind not in "iu" or not len(y) or y.min() < 0 or y.max() > 9:
+        raise AireError(f"{path} has labels that are not whole numbers from 0 to 9.")
     return Split(x.reshape(-1, *shape), y.astype(np.int64))

@@ -27,6 +27,8 @@ def lm_mini() -> Task:
     """Tiny Shakespeare in windows of 256 bytes: the first 90 % to train, 5 % to validate, the last 5 % to test."""
     path = find_data("lm-mini", SHAKESPEARE, "Put Tiny Shakespeare there.")
     text = read_bytes(path)
+    if len(text) < 40 * MINI_LENGTH:
+        raise AireError(f"{path} has {len(text)} bytes, too few for windows of {MINI_LENGTH} in three splits.")
     cuts = [int(0.9 * len(text)), int(0.95 * len(text))]
     return Task(
         "lm-mini", MINI_LENGTH, 256, 256, tokens, *(windows(part, MINI_LENGTH) for part in np.split(text, cuts))

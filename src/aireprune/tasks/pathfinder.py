@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from aireprune.errors import AireError
 from aireprune.tasks.base import VALIDATION_SEED, Split, Task, locate, lra, normalised
 from aireprune.tasks.cache import cached, sections, stamp, write_arrays
 from aireprune.tasks.contours import VERSION, Style, acceptance, draw_into
+from aireprune.tasks.numpy_files import read_npy
 from aireprune.tasks.png import read_png
 
 SEED = 2018
@@ -106,7 +106,7 @@ def read_metadata(path: Path) -> list[tuple[str, int]]:
     try:
         data = path.read_bytes()
         if data.startswith(b"\x93NUMPY"):
-            rows = [[str(cell) for cell in row] for row in np.load(io.BytesIO(data), allow_pickle=False)]
+            rows = [[str(cell) for cell in row] for row in read_npy(path)]
         else:
             rows = [line.split() for line in data.decode().splitlines() if line.strip()]
         return [(f"{row[0]}/{row[1]}", _label(row[3])) for row in rows]

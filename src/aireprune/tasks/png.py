@@ -14,6 +14,7 @@ from numba import njit
 from aireprune.errors import AireError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
+LARGEST = 2**26  # bytes of a picture
 CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # colour type -> bytes of a pixel
 LUMA = np.array([19595, 38470, 7471], np.uint32)  # (0.299, 0.587, 0.114) * 65536
 
@@ -43,7 +44,11 @@ def decode_png(data: bytes) -> np.ndarray:
     if depth != 8 or interlaced or colour not in CHANNELS:
         raise ValueError(f"{depth} bits per value, colour type {colour}, interlacing {interlaced}")
     channels = CHANNELS[colour]
-    rows = np.frombuffer(zlib.decompress(b"".join(packed)), np.uint8).reshape(height, 1 + width * channels)
+    size = height * (1 + width * channels)
+    if not 0 < size <= LARGEST:
+        raise ValueError(f"{width} x {height} pixels")
+    rows = np.frombuffer(zlib.decompressobj().decompress(b"".join(packed), size), np.uint8)
+    rows = rows.reshape(height, 1 + width * channels)
     if rows[:, 0].max() > 4:
         raise ValueError("a row has an unknown filter")
     pixels = unfilter(rows, channels).reshape(height, width, channels)

@@ -42,6 +42,8 @@ def _write(folder: Path, path: Path) -> None:
                 raise AireError(f"{path}, line {number}: expected label, id, id, text and text with tabs between.")
             labels.append(int(cells[0][:1]))
             texts += [cell[:LENGTH] for cell in cells[3:]]
+    if not labels:
+        raise AireError(f"{path} is empty. {HOW}")
     x, lengths = pad(texts, LENGTH)
     write_arrays(folder, x=x.reshape(-1, 2, LENGTH), y=np.array(labels), lengths=lengths.reshape(-1, 2))
 

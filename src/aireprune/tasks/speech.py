@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import wave
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def speech_mini() -> Task:
         "Put the 12-class test list of Speech Commands there (x uint8 mu-law (N, 8000), y, spk).",
     )
     data = read_npz(path, "x", "y", "spk")
+    count = len(data["spk"]) if data["spk"].ndim else 0
+    if data["x"].shape != (count, RATE // 2) or data["x"].dtype != np.uint8 or data["y"].shape != (count,):
+        raise AireError(f"{path} does not hold x uint8 (N, {RATE // 2}), and y and spk (N,).")
+    if data["y"].dtype.kind not in "iu" or data["y"].min(initial=0) < 0 or data["y"].max(initial=0) > 11:
+        raise AireError(f"{path} has classes y that are not whole numbers from 0 to 11.")
     parts = by_speaker(data["spk"], 0.7, 0.1)
     splits = [Split(data["x"][part], data["y"][part].astype(np.int64)) for part in parts]
     return Task("speech-mini", RATE // 2 // FRAME, FRAME, 12, decode_frames, *splits)
@@ -104,7 +110,7 @@ def list_clips(folder: Path) -> list[list[Clip]]:
         raise AireError(f"{folder} has no WORD/*.wav for any of the 35 words ({WORDS[0]}, {WORDS[1]}, ...). {HOW}")
     lists = [folder / "validation_list.txt", folder / "testing_list.txt"]
     if all(path.is_file() for path in lists):
-        validation, test = (set(path.read_text(encoding="utf-8").split()) for path in lists)
+        validation, test = (set(path.read_text(encoding="utf-8", errors="replace").split()) for path in lists)
         where = np.array([1 if name in validation else 2 if name in test else 0 for name, _ in clips])
         masks = [where == part for part in range(3)]
     else:
@@ -127,7 +133,7 @@ def read_wav(path: Path) -> np.ndarray:
         with wave.open(str(path), "rb") as file:
             form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
             data = file.readframes(file.getnframes())
-    except (OSError, EOFError, wave.Error) as error:
+    except (OSError, EOFError, ValueError, struct.error, wave.Error) as error:
         raise AireError(f"{path} is not a readable .wav file ({error}).") from error
     if form != (1, 2, RATE):
         raise AireError(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import lzma
+import struct
 import tarfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,10 @@ HOW = (
     "imdb_train.jsonl and imdb_test.jsonl there with one {label, text} per line, as `datasets` exports them."
 )
 Review = tuple[int, bytes]
+DAMAGE = (  # what damaged JSON, .xz and .tar.gz files lead to
+    *(AttributeError, EOFError, KeyError, OSError, RecursionError, TypeError, ValueError),
+    *(lzma.LZMAError, struct.error, tarfile.TarError, zlib.error),
+)
 
 
 def text() -> Task:
@@ -48,7 +54,7 @@ def reviews(part: str, task: str) -> list[Review]:
     path = find_data(task, layouts(part), HOW)
     try:
         found = _read(path, part)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, lzma.LZMAError, tarfile.TarError) as error:
+    except DAMAGE as error:
         raise AireError(f"The IMDB reviews in {path} cannot be read ({error!r}). {HOW}") from error
     if not found:
         raise AireError(f"{path} holds no reviews. {HOW}")

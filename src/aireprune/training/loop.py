@@ -7,6 +7,7 @@ ends in the same weights as an uninterrupted one. Under torchrun every process t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import nn
 
 from aireprune.models.create import AnyConfig
 from aireprune.tasks.base import Split, Task
+from aireprune.training.lock import locked
 from aireprune.training.recipes import Recipe
 from aireprune.training.run import Run
 from aireprune.training.workers import Workers, join
@@ -57,13 +59,17 @@ def train_model(
     report: Report = lambda progress: None,
 ) -> nn.Module:
     """Train to the end, from the beginning or from where a run in `folder` stopped."""
-    folder.mkdir(parents=True, exist_ok=True)
-    run = Run(task, config, recipe, folder, join(conditions.device))
+    workers = join(conditions.device)
+    with locked(folder, "training") if workers.first else nullcontext():
+        return _train(Run(task, config, recipe, folder, workers), conditions, report)
+
+
+def _train(run: Run, conditions: Conditions, report: Report) -> nn.Module:
     last = run.steps if conditions.stop_after is None else min(run.steps, run.step + conditions.stop_after)
     run.model.train()
     while run.step < last:
         epoch, first = divmod(run.step, run.per_epoch)
-        for batch in islice(batches(task, recipe, epoch, first, run.workers), last - run.step):
+        for batch in islice(batches(run.task, run.recipe, epoch, first, run.workers), last - run.step):
             loss = run.learn(batch)
             report(Progress(epoch, run.step, run.steps, loss))
             whole = run.step % run.per_epoch == 0  # then it is saved with its validation

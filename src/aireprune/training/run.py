@@ -19,7 +19,7 @@ from aireprune.files.atomic import atomic_path
 from aireprune.models.create import AnyConfig, new_model
 from aireprune.tasks.base import Split, Task
 from aireprune.tasks.evaluate import evaluate
-from aireprune.training.optimizer import new_optimizer, set_rate
+from aireprune.training.optimizer import new_optimizer, restore, set_rate
 from aireprune.training.precision import check_precision, loss_of
 from aireprune.training.recipes import Recipe
 from aireprune.training.workers import Workers
@@ -56,12 +56,26 @@ class Run:
         self.parallel = workers.wrap(self.model)
 
     def _resume(self) -> None:
-        state = torch.load(self.saved, weights_only=True, map_location=self.workers.device)
-        if state["settings"] != json.dumps(self.settings, sort_keys=True):
-            raise AireError(f"{self.saved} belongs to a run with other settings. Choose another folder or delete it.")
+        try:
+            state = torch.load(self.saved, weights_only=True, map_location=self.workers.device)
+            if state["settings"] != json.dumps(self.settings, sort_keys=True):
+                raise AireError(
+                    f"{self.saved} belongs to a run with other settings. Choose another folder or delete it."
+                )
+            self._restore(state)
+        except AireError:
+            raise
+        except Exception as problem:  # torch.load raises whatever a damaged file makes of it
+            raise AireError(
+                f"{self.saved} is damaged ({type(problem).__name__}); delete it to begin the run again."
+            ) from problem
+
+    def _restore(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.seconds = state["step"], state["seconds"]
+        restore(self.optimizer, state["optimizer"])
+        self.step, self.seconds = int(state["step"]), float(state["seconds"])
+        if not 0 <= self.step <= self.steps:
+            raise ValueError(f"step {self.step} of {self.steps}")
         self.history = [Epoch(**epoch) for epoch in json.loads(state["history"])]
 
     def save(self) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numba
+import pytest
 import torch
 
 from aireprune.kernels.numba import compile as kernels
@@ -67,6 +68,28 @@ def test_a_change_in_a_module_that_is_called_is_noticed(tmp_path):
     write(tmp_path, HELPER.replace("x + 1", "x + 5"))
     assert run(tmp_path) == (12.0, 0)
     assert len(folders(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: b"\x80\x04."])
+def test_damaged_code_is_compiled_again(tmp_path, suffix, damage):
+    write(tmp_path)
+    assert run(tmp_path) == (4.0, 0)
+    (kept,) = tmp_path.rglob(f"*twice*.{suffix}")
+    kept.write_bytes(damage(kept.read_bytes()))
+    assert run(tmp_path) == (4.0, 0)
+    assert run(tmp_path) == (4.0, 1)
+
+
+def test_code_that_cannot_be_kept_is_compiled_every_time(tmp_path):
+    """The folder is there, but a file in it cannot be written: a directory stands in its place."""
+    write(tmp_path)
+    assert run(tmp_path) == (4.0, 0)
+    for kept in [*tmp_path.rglob("*twice*.nb[ic]")]:
+        kept.unlink()
+        kept.mkdir()
+    assert run(tmp_path) == (4.0, 0)
+    assert run(tmp_path) == (4.0, 0)
 
 
 def test_machines_that_share_an_installation_keep_their_kernels(tmp_path):

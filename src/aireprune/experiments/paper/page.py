@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from aireprune.experiments.paper.tables import (
     safe_table,
     speed_table,
 )
+from aireprune.experiments.stored import number, read_object, text, understood
 from aireprune.files.atomic import atomic_path
 
 BEGIN, END = "<!-- reading -->", "<!-- end of reading -->"
@@ -71,8 +71,8 @@ that no choice has seen ({counts}); brackets are 95 % intervals. The paper's fig
 
 def _reading(page: Path) -> str:
     """What a person wrote between the marks, as it is; empty marks on a new page."""
-    text = page.read_text() if page.is_file() else ""
-    inside = text.split(BEGIN, 1)[1].split(END, 1)[0].strip() if BEGIN in text and END in text else ""
+    old = page.read_text(errors="replace") if page.is_file() else ""
+    inside = old.partition(BEGIN)[2].partition(END)[0].strip() if END in old.partition(BEGIN)[2] else ""
     return f"{BEGIN}\n{inside}\n{END}"
 
 
@@ -82,23 +82,24 @@ def _models(wanted: Reproduction) -> str:
     for model in wanted.models:
         training = wanted.path(model) / "training.json"
         if training.is_file():
-            rows.append(_training(model, wanted.recipe, training))
+            with understood(training, "does not say how the model was trained; delete it, or train the model again"):
+                rows.append(_training(model, wanted.recipe, training))
     heads = ("model", "task", "epochs", "validation", "test (whole split)", "wall time", "made by")
     return "## Models\n\n" + table(heads, rows)
 
 
 def _training(model: ZooModel, recipe: str, path: Path) -> list[str]:
-    run = json.loads(path.read_text())
-    best, test = run["history"][-1]["validation"], run["test"]
+    run = read_object(path)
+    best, test = number(run["history"][-1]["validation"]), number(run["test"])
     bits = run.get("metric") == "bits per byte"
     made = {"family": model.family, "recipe": recipe, "seed": run["recipe"]["seed"]}
     return [
         model.name,
-        run["task"],
+        text(run["task"]),
         str(run["recipe"]["epochs"]),
         f"{best:.3f}" if bits else f"{100 * best:.2f} %",
         f"{test:.3f} bits per byte" if bits else f"{100 * test:.2f} %",
-        f"{run['seconds'] / 60:.0f} min",
+        f"{number(run['seconds']) / 60:.0f} min",
         f"`{command(f'aire train {model.base}', made)}`",
     ]
 

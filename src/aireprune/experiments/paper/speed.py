@@ -17,6 +17,7 @@ from aireprune.experiments.paper.reproduction import TABLE_FAMILIES, Reproductio
 from aireprune.experiments.paper.run import Report
 from aireprune.experiments.pruner import Pruner, load_model, sweep_inputs
 from aireprune.experiments.request import Cell, SweepRequest
+from aireprune.experiments.stored import number, read_object, understood, whole
 from aireprune.experiments.summary import Summary
 from aireprune.experiments.timing import speedup, take_turns
 from aireprune.files.atomic import atomic_path
@@ -24,6 +25,7 @@ from aireprune.models.modes import evaluation_mode
 from aireprune.tasks import load_task
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import forward
+from aireprune.training.lock import locked
 
 TIMED_BATCH, TIMED_ROUNDS = 8, 9
 
@@ -34,6 +36,11 @@ class Speedup:
 
     speedup: float
     quartiles: tuple[float, float]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Speedup:
+        low, high = values["quartiles"]
+        return cls(number(values["speedup"]), (number(low), number(high)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +59,10 @@ class Speeds:
 
     @classmethod
     def load(cls, path: Path) -> Speeds:
-        values = json.loads(path.read_text())
-        numbers = {key: values.pop(key) for key in ("batch", "length", "threads")}
-        found = {name: Speedup(entry["speedup"], tuple(entry["quartiles"])) for name, entry in values.items()}
-        return cls(**numbers, variants=found)
+        with understood(path, "does not hold measured speeds; delete it to have them measured again"):
+            values = read_object(path)
+            numbers = {key: whole(values.pop(key)) for key in ("batch", "length", "threads")}
+            return cls(**numbers, variants={name: Speedup.from_dict(entry) for name, entry in values.items()})
 
 
 def time_models(wanted: Reproduction, report: Report) -> None:
@@ -63,12 +70,14 @@ def time_models(wanted: Reproduction, report: Report) -> None:
     families = {TABLE_FAMILIES[item][0] for item in ("table3", "table5") if item in wanted.items}
     todo = [model for model in wanted.models if model.family in families]
     todo = [model for model in todo if not (wanted.sweep_folder(model) / "speed.json").is_file()]
-    for number, zoo_model in enumerate(todo):
-        report(f"timing {zoo_model.name}", number, len(todo))
+    for done, zoo_model in enumerate(todo):
+        report(f"timing {zoo_model.name}", done, len(todo))
         model, task = load_model(wanted.path(zoo_model)), load_task(zoo_model.task(wanted.recipe))
-        found = measure(model, task, sweep_request(zoo_model, wanted.recipe), wanted.summary(zoo_model))
-        with atomic_path(wanted.sweep_folder(zoo_model) / "speed.json") as temporary:
-            temporary.write_text(json.dumps(found.to_dict(), indent=1) + "\n")
+        folder = wanted.sweep_folder(zoo_model)
+        with locked(folder, "sweep"):
+            found = measure(model, task, sweep_request(zoo_model, wanted.recipe), wanted.summary(zoo_model))
+            with atomic_path(folder / "speed.json") as temporary:
+                temporary.write_text(json.dumps(found.to_dict(), indent=1) + "\n")
 
 
 @torch.inference_mode()

@@ -14,13 +14,14 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import numba
 import torch
 from numba import types
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
 from aireprune.folders import cache_folder
@@ -85,12 +86,30 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     settings: Any = numba.config
     chosen = settings.CACHE_DIR  # the user's, if there is one
     settings.CACHE_DIR = _folder(chosen)
+    compiled: Any = numba.njit(**options)(function)
     try:
-        return numba.njit(cache=True, **options)(function)
+        compiled._cache = _Kept(function)
     except RuntimeError:  # nothing can be written anywhere: every process compiles for itself
-        return numba.njit(**options)(function)
+        pass
     finally:
         settings.CACHE_DIR = chosen
+    return compiled
+
+
+class _Kept(FunctionCache):
+    """Numba's files of compiled code; damaged ones are made again, and what cannot be written is compiled every time."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # they are pickles: a damaged one raises anything
+            with suppress(Exception):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(Exception):
+            super().save_overload(sig, data)
 
 
 @functools.cache
