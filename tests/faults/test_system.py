@@ -124,6 +124,9 @@ def test_being_told_to_stop(kind, number, status, scratch):
         return values
 
     def run():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have background processes ignore it
+        for other in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(other, signal.SIG_DFL)
         try:
             with stopped_cleanly():
                 open_checkpoint(write.source).write(write.target, {"w": slow}, {}, {"plan.json": "{}"}, overwrite=True)

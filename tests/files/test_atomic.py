@@ -225,6 +225,7 @@ def test_everything_is_synced_before_it_is_renamed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_being_told_to_stop_cleans_up(tmp_path, number, status):
     def run():
+        signal.signal(number, signal.SIG_DFL)  # whatever the tests themselves were started with
         with stopped_cleanly(), atomic_folder(tmp_path / "new" / "out") as folder:
             (folder / "a").write_text("x")
             os.kill(os.getpid(), number)
