@@ -28,6 +28,7 @@ from aireprune.cli import (
     train,
 )
 from aireprune.cli.ending import Commands, Ended, replace_what_cannot_be_shown, stop
+from aireprune.files.signals import stopped_cleanly
 
 COMMANDS = (
     inspect.inspect,
@@ -73,7 +74,8 @@ def main() -> None:
     """Entry point: whatever goes wrong becomes one sentence on standard error and an exit status."""
     replace_what_cannot_be_shown()
     try:
-        app()
+        with stopped_cleanly():
+            app()
     except SystemExit:
         _flush()
         raise

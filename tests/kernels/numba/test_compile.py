@@ -145,3 +145,16 @@ def test_python_threads_take_turns_where_numba_needs_it():
     environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue"}
     done = subprocess.run([sys.executable, "-c", AT_ONCE], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_first_kernel_leaves_torchs_threads_alone():
+    """With OMP_NUM_THREADS=1 they went from one to two, and sums were rounded in another way from then on."""
+    code = (
+        "import torch; before = torch.get_num_threads()\n"
+        "from aireprune.kernels.scan import diagonal_scan\n"
+        "diagonal_scan(torch.tensor([0.5 + 0.1j]), torch.randn(1, 10, 2))\n"
+        "print(before, torch.get_num_threads())"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1"]

@@ -32,6 +32,20 @@ _HERE = Path(__file__).parent
 _TURN = threading.Lock()
 
 
+def _start_threads() -> None:
+    """Start numba's threads and leave torch's number of them alone: both may be OpenMP's, which numba sets when it starts.
+
+    Without this, sums of torch would be rounded in another way before the first kernel than after it.
+    """
+    wanted = torch.get_num_threads()
+    numba.get_num_threads()
+    if torch.get_num_threads() != wanted:
+        torch.set_num_threads(wanted)
+
+
+_start_threads()
+
+
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: `numba.njit` with these options, cached; a parallel kernel uses no more threads than torch may."""
 
