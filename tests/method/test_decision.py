@@ -49,3 +49,17 @@ def test_unstable_states_are_refused_or_kept():
     assert np.isnan(scores[2])
     (kept,) = decide([states], [scores], Budget(ratio=0.8), Rule()).kept
     assert 2 in kept
+
+
+def test_silent_states_are_not_counted_and_go_first():
+    """Fillers of rows, masked states: half of the rest is half of the rest."""
+    states = layer(12)
+    states.b2[[1, 4, 7, 10]] = 0
+    states.c2[:, [2, 5]] = 0
+    assert states.silent.sum() == 6
+    (scores,) = energies([states])
+    (kept,) = decide([states], [scores], Budget(ratio=0.5), Rule()).kept
+    assert len(kept) == 3
+    assert not states.silent[kept].any()
+    for rule in (Rule(prefix=False, scope="uniform"), Rule(same_size=True)):
+        assert len(decide([states], [scores], Budget(ratio=0.5), rule).kept[0]) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aireprune.errors import AireError
-from aireprune.method.selection import Budget, Rule, prefix_normalize, select
+from aireprune.method.selection import Budget, Pool, Rule, prefix_normalize, select
 
 scores_strategy = st.lists(
     st.floats(0, 1e12, allow_subnormal=False) | st.sampled_from([0.0, 1.0, 1e-300, 2.5]), min_size=1, max_size=30
@@ -35,7 +36,7 @@ def test_prefix_scores_never_increase_and_match_the_formula(scores, epsilon):
 
 @given(layers_strategy, ratios, st.integers(0, 3), st.booleans())
 def test_the_global_budget_is_exact(scores, ratio, min_states, prefix):
-    kept = select(scores, Budget(ratio=ratio, min_states=min_states), Rule(prefix=prefix)).kept
+    kept = select(Pool.of(scores), Budget(ratio=ratio, min_states=min_states), Rule(prefix=prefix)).kept
     floors = [min(min_states, len(s)) for s in scores]
     states = sum(map(len, scores))
     budget = (100 - round(100 * ratio)) * states // 100
@@ -45,7 +46,7 @@ def test_the_global_budget_is_exact(scores, ratio, min_states, prefix):
 
 @given(layers_strategy, ratios, st.integers(0, 3))
 def test_the_uniform_budget_is_exact_and_even(scores, ratio, min_states):
-    kept = select(scores, Budget(ratio=ratio, min_states=min_states), Rule(prefix=False, scope="uniform")).kept
+    kept = select(Pool.of(scores), Budget(ratio=ratio, min_states=min_states), Rule(prefix=False, scope="uniform")).kept
     share = Fraction(100 - round(100 * ratio), 100)
     floors = [min(min_states, len(s)) for s in scores]
     budget = math.floor(share * sum(map(len, scores)))
@@ -57,7 +58,7 @@ def test_the_uniform_budget_is_exact_and_even(scores, ratio, min_states):
 
 @given(layers_strategy, ratios, st.booleans())
 def test_kept_states_outrank_removed_ones(scores, ratio, prefix):
-    selection = select(scores, Budget(ratio=ratio), Rule(prefix=prefix))
+    selection = select(Pool.of(scores), Budget(ratio=ratio), Rule(prefix=prefix))
     for values, kept in zip(scores, selection.kept, strict=True):
         gone = np.setdiff1d(np.arange(len(values)), kept)
         if len(kept) and len(gone):
@@ -71,17 +72,17 @@ def test_kept_states_outrank_removed_ones(scores, ratio, prefix):
 
 @given(layers_strategy, ratios)
 def test_a_threshold_read_off_a_ratio_keeps_at_least_the_same_states(scores, ratio):
-    by_ratio = select(scores, Budget(ratio=ratio))
+    by_ratio = select(Pool.of(scores), Budget(ratio=ratio))
     if math.isfinite(by_ratio.threshold):
-        by_threshold = select(scores, Budget(threshold=by_ratio.threshold))
+        by_threshold = select(Pool.of(scores), Budget(threshold=by_ratio.threshold))
         assert all(set(a) <= set(b) for a, b in zip(by_ratio.kept, by_threshold.kept, strict=True))
 
 
 def test_ties_go_to_the_lower_layer_then_the_lower_index():
     scores = [np.array([1.0, 2.0, 2.0, 1.0]), np.array([2.0, 1.0, 1.0, 2.0])]
-    kept = select(scores, Budget(ratio=0.625, min_states=0), Rule(prefix=False)).kept
+    kept = select(Pool.of(scores), Budget(ratio=0.625, min_states=0), Rule(prefix=False)).kept
     assert [list(k) for k in kept] == [[1, 2], [0]]
-    kept = select(scores, Budget(ratio=0.375, min_states=0), Rule(prefix=False)).kept
+    kept = select(Pool.of(scores), Budget(ratio=0.375, min_states=0), Rule(prefix=False)).kept
     assert [list(k) for k in kept] == [[0, 1, 2], [0, 3]]
 
 
@@ -94,30 +95,30 @@ def test_binary_fractions_do_not_cost_a_state(ratio, states, expected):
 
 def test_ratio_one_leaves_min_states_in_every_layer():
     scores = [np.arange(1.0, 6), np.arange(1.0, 4)]
-    assert [len(k) for k in select(scores, Budget(ratio=1.0)).kept] == [1, 1]
-    assert [len(k) for k in select(scores, Budget(ratio=1.0, min_states=2)).kept] == [2, 2]
-    assert [len(k) for k in select(scores, Budget(ratio=1.0, min_states=0)).kept] == [0, 0]
+    assert [len(k) for k in select(Pool.of(scores), Budget(ratio=1.0)).kept] == [1, 1]
+    assert [len(k) for k in select(Pool.of(scores), Budget(ratio=1.0, min_states=2)).kept] == [2, 2]
+    assert [len(k) for k in select(Pool.of(scores), Budget(ratio=1.0, min_states=0)).kept] == [0, 0]
 
 
 def test_only_epsilon_lets_a_weak_layer_vanish():
     scores = [np.array([5.0, 4.0, 3.0]), np.array([1e-9, 1e-9, 1e-9])]
     budget = Budget(ratio=0.5, min_states=0)
-    assert len(select(scores, budget).kept[1]) > 0  # its best state scores 1, however weak it is
-    assert len(select(scores, budget, Rule(epsilon=1e-3)).kept[1]) == 0
+    assert len(select(Pool.of(scores), budget).kept[1]) > 0  # its best state scores 1, however weak it is
+    assert len(select(Pool.of(scores), budget, Rule(epsilon=1e-3)).kept[1]) == 0
 
 
 def test_rounding_and_one_size():
     scores = [np.arange(16.0, 0, -1), np.r_[100.0, np.full(15, 1e-6)]]
-    assert [len(k) for k in select(scores, Budget(ratio=0.7), Rule(round_to=4)).kept] == [8, 4]
-    assert [len(k) for k in select(scores, Budget(ratio=0.7), Rule(same_size=True)).kept] == [4, 4]
+    assert [len(k) for k in select(Pool.of(scores), Budget(ratio=0.7), Rule(round_to=4)).kept] == [8, 4]
+    assert [len(k) for k in select(Pool.of(scores), Budget(ratio=0.7), Rule(same_size=True)).kept] == [4, 4]
     with pytest.raises(AireError, match="cannot all get one size"):
-        select([np.ones(3), np.ones(4)], Budget(ratio=0.5), Rule(same_size=True))
+        select(Pool.of([np.ones(3), np.ones(4)]), Budget(ratio=0.5), Rule(same_size=True))
 
 
 def test_states_that_must_stay_do():
     scores = [np.array([np.nan, 3.0, 2.0, 1.0]), np.array([9.0, 1.0, 1.0, 1.0])]
     always = [np.array([True, False, False, False]), np.zeros(4, bool)]
-    selection = select(scores, Budget(ratio=0.5), always=always)
+    selection = select(replace(Pool.of(scores), always=always), Budget(ratio=0.5))
     assert 0 in selection.kept[0]
     assert sum(map(len, selection.kept)) == 4
     np.testing.assert_allclose(selection.scores[0][1:], prefix_normalize(np.array([3.0, 2.0, 1.0])))
@@ -143,6 +144,6 @@ def test_bad_budgets_are_refused(arguments, message):
 
 def test_options_that_would_do_nothing_are_refused():
     with pytest.raises(AireError, match="not a threshold"):
-        select([np.ones(3)], Budget(threshold=0.1), Rule(prefix=False, scope="uniform"))
+        select(Pool.of([np.ones(3)]), Budget(threshold=0.1), Rule(prefix=False, scope="uniform"))
     with pytest.raises(AireError, match="does not use"):
-        select([np.ones(3)], Budget(ratio=0.1), Rule(prefix=False, epsilon=1e-3))
+        select(Pool.of([np.ones(3)]), Budget(ratio=0.1), Rule(prefix=False, epsilon=1e-3))

@@ -263,3 +263,14 @@ def test_a_layer_that_would_be_destroyed_is_refused(tmp_path):
     aireprune.prune_file(tmp_path / "full", tmp_path / "out", plan, force=True)
     plain = replace(plan, reduce="truncate")
     aireprune.prune_file(tmp_path / "full", tmp_path / "plain", plain)
+
+
+@pytest.mark.parametrize("suffix", ["", ".pth"])
+def test_pruning_twice_removes_living_states_twice(tmp_path, suffix):
+    """The second ratio used to be spent on the silent modes that fill up rows."""
+    torch.save(s4d().state_dict(), tmp_path / "full.pth")
+    first = aireprune.prune_file(tmp_path / "full.pth", tmp_path / f"one{suffix}", ratio=0.7)
+    second = aireprune.prune_file(tmp_path / f"one{suffix}", tmp_path / f"two{suffix}", ratio=0.5)
+    assert second.states == first.kept
+    assert second.kept == pytest.approx(first.kept / 2, abs=1)
+    assert second.achieved_ratio == pytest.approx(0.5, abs=0.05)

@@ -28,12 +28,12 @@ def inspect(ckpt: Checkpoint, state_axis: StateAxis = None, config: Config = Non
         _row(layer, of_layer, values, total) for layer, of_layer, values in zip(layers, states, scores, strict=True)
     ]
     families = sorted({layer.family for layer in layers})
+    count = sum(row["states"] for row in rows)
     notices(source.notices)
     if json:
-        count = sum(layer.states for layer in layers)
         print_json({"path": str(ckpt), "kind": source.kind, "families": families, "states": count, "layers": rows})
         return
-    say(f"{ckpt}: {' and '.join(families)} ({source.kind}), {len(layers)} layers, {sum(map(len, states))} states")
+    say(f"{ckpt}: {' and '.join(families)} ({source.kind}), {len(layers)} layers, {count} states")
     _show(rows)
 
 
@@ -50,7 +50,7 @@ def _row(layer: Layer[Any], states: LayerStates, energies: np.ndarray, total: fl
     return {
         "name": layer.name,
         "family": layer.family,
-        "states": layer.states,
+        "states": layer.states - int(states.silent.sum()),
         "modes_per_state": states.log_radius.shape[1],
         "stability_margin": states.margin,
         "slowest_memory_steps": slowest,

@@ -15,7 +15,7 @@ from aireprune.errors import AireError
 from aireprune.method.criteria import CRITERIA, WITH_HORIZON, Conditions
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
-from aireprune.method.selection import Budget, Rule, select
+from aireprune.method.selection import Budget, Pool, Rule, select
 from aireprune.method.states import LayerStates
 
 UNSTABLE = ("refuse", "keep")
@@ -41,15 +41,18 @@ class Decision:
 
 
 def decide(states: Sequence[LayerStates], scores: Sequence[np.ndarray], budget: Budget, rule: Rule) -> Decision:
-    """Keep the states that score best. scores: (n,) per layer, NaN for those that always stay."""
+    """Keep the states that score best. scores: (n,) per layer, NaN for those that always stay.
+
+    A ratio is a share of the states that have a gain; silent ones go first and are not counted.
+    """
     slots = [_slots(values, layer.groups) for values, layer in zip(scores, states, strict=True)]
     arranged = [_in_slots(values, slot) for values, slot in zip(scores, slots, strict=True)]
-    selection = select(
-        [values.sum(axis=0) for values in arranged],
-        budget,
-        rule,
-        [np.isnan(values).any(axis=0) for values in arranged],
+    pool = Pool(
+        scores=[values.sum(axis=0) for values in arranged],
+        always=[np.isnan(values).any(axis=0) for values in arranged],
+        counted=[-(-int((~layer.silent).sum()) // layer.groups) for layer in states],
     )
+    selection = select(pool, budget, rule)
     kept = []
     for slot, chosen in zip(slots, selection.kept, strict=True):
         first = np.arange(len(slot))[:, None] * slot.shape[1]  # index of each group's first state
@@ -69,6 +72,7 @@ def score_states(states: Sequence[LayerStates], scoring: Scoring) -> list[np.nda
         given = Conditions(scoring.horizon, scoring.seed, number, scoring.evidence.score(number))
         with np.errstate(divide="ignore", invalid="ignore"):  # unstable states, blanked below
             values = CRITERIA[criterion](layer, given)
+        values[layer.silent] = 0.0
         values[layer.unstable] = np.nan
         scores.append(values)
     return scores

@@ -90,43 +90,57 @@ def prefix_normalize(scores: np.ndarray, epsilon: float = 0.0) -> np.ndarray:
     return normalized
 
 
-def select(
-    scores: list[np.ndarray], budget: Budget, rule: Rule | None = None, always: list[np.ndarray] | None = None
-) -> Selection:
-    """Choose the states to keep. Ties go to the lower (layer, index), so that a budget is met exactly.
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """What is chosen from, per layer.
 
-    `always` marks states that stay whatever they score (unstable ones under the policy 'keep'); they count towards the
-    budget but not in the normalisation, and their score is reported as infinite.
+    scores: (n,). always: marks states that stay whatever they score (unstable ones under the policy 'keep'); they count
+    towards the budget but not in the normalisation, and their score is reported as infinite. counted: how many states
+    a ratio is a share of; all of them, unless some are silent.
     """
+
+    scores: list[np.ndarray]
+    always: list[np.ndarray]
+    counted: list[int]
+
+    @classmethod
+    def of(cls, scores: list[np.ndarray]) -> Pool:
+        """All states count, and none must stay."""
+        return cls(scores=scores, always=[np.zeros(len(s), bool) for s in scores], counted=[len(s) for s in scores])
+
+
+def select(pool: Pool, budget: Budget, rule: Rule | None = None) -> Selection:
+    """Choose the states to keep. Ties go to the lower (layer, index), so that a budget is met exactly."""
     rule = rule or Rule()
-    always = always or [np.zeros(len(s), bool) for s in scores]
     ranked = []
-    for layer, must in zip(scores, always, strict=True):
+    for layer, must in zip(pool.scores, pool.always, strict=True):
         values = np.full(len(layer), np.inf)
         values[~must] = prefix_normalize(layer[~must], rule.epsilon) if rule.prefix else layer[~must]
         ranked.append(values)
-    wanted = _counts(ranked, budget, "same" if rule.same_size else rule.scope)
+    wanted = _counts(ranked, pool.counted, budget, "same" if rule.same_size else rule.scope)
     wanted = [min(-(-k // rule.round_to) * rule.round_to, len(v)) for k, v in zip(wanted, ranked, strict=True)]
-    kept = [np.sort(_order(v)[: max(k, m.sum())]) for v, k, m in zip(ranked, wanted, always, strict=True)]
+    kept = [np.sort(_order(v)[: max(k, m.sum())]) for v, k, m in zip(ranked, wanted, pool.always, strict=True)]
     if budget.threshold is not None:
         return Selection(kept, ranked, budget.threshold)
-    return Selection(kept, ranked, _lowest_kept(ranked, kept, budget, always))
+    return Selection(kept, ranked, _lowest_kept(ranked, kept, budget, pool.always))
 
 
-def _counts(ranked: list[np.ndarray], budget: Budget, scope: str) -> list[int]:
+def _counts(ranked: list[np.ndarray], counted: list[int], budget: Budget, scope: str) -> list[int]:
     """How many states each layer keeps."""
     if scope == "uniform" and budget.threshold is not None:
         raise AireError("A uniform method keeps the same share of every layer, so it takes a ratio, not a threshold.")
     if scope == "same":
-        return _same_counts(ranked, budget)
+        return _same_counts(ranked, counted, budget)
     if budget.threshold is not None:
         return [_at_least(values, budget) for values in ranked]
     must = [int(np.isinf(v).sum()) for v in ranked]  # states that stay whatever they score
     floors = [max(min(budget.min_states, len(v)), m) for v, m in zip(ranked, must, strict=True)]
-    return (_uniform_counts if scope == "uniform" else _global_counts)(ranked, budget, floors)
+    if scope == "uniform":
+        return _uniform_counts(counted, budget, floors)
+    return _global_counts(ranked, budget.keep_of(sum(counted)), floors)
 
 
-def _same_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
+def _same_counts(ranked: list[np.ndarray], counted: list[int], budget: Budget) -> list[int]:
     """One size for all layers: by ratio the floor of the share, by threshold what the neediest layer asks for."""
     sizes = {len(v) for v in ranked}
     if len(sizes) > 1:
@@ -135,7 +149,7 @@ def _same_counts(ranked: list[np.ndarray], budget: Budget) -> list[int]:
     if budget.threshold is not None:
         count = max(_at_least(values, budget) for values in ranked)
     else:
-        count = max(budget.keep_of(size), min(budget.min_states, size))
+        count = max(budget.keep_of(max(counted)), min(budget.min_states, size))
     return [count] * len(ranked)
 
 
@@ -148,9 +162,8 @@ def _at_least(values: np.ndarray, budget: Budget) -> int:
     return max(int((values >= budget.threshold).sum()), min(budget.min_states, len(values)))
 
 
-def _uniform_counts(ranked: list[np.ndarray], budget: Budget, floors: list[int]) -> list[int]:
+def _uniform_counts(sizes: list[int], budget: Budget, floors: list[int]) -> list[int]:
     """The same share of every layer, at least the floor; what rounding leaves over goes to the largest remainders."""
-    sizes = [len(v) for v in ranked]
     total = max(budget.keep_of(sum(sizes)), sum(floors))
     share = budget.share
     counts = [max(int(share * n), floor) for n, floor in zip(sizes, floors, strict=True)]
@@ -163,9 +176,9 @@ def _uniform_counts(ranked: list[np.ndarray], budget: Budget, floors: list[int])
     return counts
 
 
-def _global_counts(ranked: list[np.ndarray], budget: Budget, floors: list[int]) -> list[int]:
+def _global_counts(ranked: list[np.ndarray], keep: int, floors: list[int]) -> list[int]:
     """One ranking over all layers, after every layer's best ones up to its floor have been set aside."""
-    spare = budget.keep_of(sum(map(len, ranked))) - sum(floors)
+    spare = keep - sum(floors)
     counts = list(floors)
     if spare <= 0:
         return counts

@@ -61,6 +61,11 @@ class LayerStates:
         return np.asarray((self.log_radius >= 0).any(axis=1))
 
     @property
+    def silent(self) -> np.ndarray:
+        """States without any gain, (n,) of bool: masked ones, and those that fill up rows or layers."""
+        return np.asarray(((self.b2 == 0) | (self.c2 == 0).all(axis=0)).all(axis=1))
+
+    @property
     def margin(self) -> float:
         """Stability margin: the smallest 1 - |lam| of the layer (1 for a layer without states)."""
         return float(-np.expm1(self.log_radius.max())) if self.log_radius.size else 1.0

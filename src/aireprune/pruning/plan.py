@@ -38,10 +38,16 @@ class LayerPlan:
     states: int
     kept: tuple[int, ...]
     energy_kept: float  # share of the layer's summed [energy] that the kept states hold (stable states only)
+    silent: int = 0  # states without any gain, which fill up rows or were masked; they are not counted
+
+    @property
+    def counted(self) -> int:
+        """The states that a ratio is a share of."""
+        return self.states - self.silent
 
     @property
     def ratio(self) -> float:
-        return 1 - len(self.kept) / self.states if self.states else 0.0
+        return max(0.0, 1 - len(self.kept) / self.counted) if self.counted else 0.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,8 @@ class Plan:
 
     @property
     def states(self) -> int:
-        return sum(layer.states for layer in self.layers)
+        """All that count: silent ones do not."""
+        return sum(layer.counted for layer in self.layers)
 
     @property
     def kept(self) -> int:
@@ -84,7 +91,7 @@ class Plan:
     @property
     def achieved_ratio(self) -> float:
         """Share of states that really goes, after rounding and min_states."""
-        return 1 - self.kept / self.states if self.states else 0.0
+        return max(0.0, 1 - self.kept / self.states) if self.states else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
@@ -128,7 +135,7 @@ class Plan:
         for layer in self.layers:
             whole = type(layer.states) is int and all(type(index) is int for index in layer.kept)
             ascending = whole and all(a < b for a, b in pairwise((-1, *layer.kept, layer.states)))
-            if not ascending or not isinstance(layer.name, str):
+            if not ascending or not isinstance(layer.name, str) or type(layer.silent) is not int:
                 raise AireError(
                     f"{where}: the kept states of layer {layer.name} must be ascending whole numbers from 0 to "
                     f"{layer.states} - 1."

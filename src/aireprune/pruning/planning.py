@@ -41,8 +41,15 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
         granularity=request.granularity,
         fingerprint=found.fingerprint(),
         layers=tuple(
-            LayerPlan(layer.name, layer.family, layer.states, tuple(map(int, kept)), energy_share(values, kept))
-            for layer, kept, values in zip(found.layers, decision.kept, held, strict=True)
+            LayerPlan(
+                name=layer.name,
+                family=layer.family,
+                states=layer.states,
+                kept=tuple(map(int, kept)),
+                energy_kept=energy_share(values, kept),
+                silent=int(of_layer.silent.sum()),
+            )
+            for layer, of_layer, kept, values in zip(found.layers, states, decision.kept, held, strict=True)
         ),
         reduce=request.reduce,
         round_to=request.round_to,
