@@ -13,9 +13,10 @@ from aireprune.files.base import Checkpoint
 from aireprune.method.methods import METHODS, Method
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan
-from aireprune.pruning.prune import check_job, prune_checkpoint, prune_module
+from aireprune.pruning.prune import prune_checkpoint, prune_from_file, prune_module
 from aireprune.pruning.request import CALIBRATION_COUNT, PlanChoices, PruneChoices, make_job, make_request
-from aireprune.pruning.source import ConfigLike, FileSource, open_file, open_module, open_source
+from aireprune.pruning.rows import short_rows
+from aireprune.pruning.source import ConfigLike, FileSource, open_file, open_source
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,8 +45,7 @@ def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
     """Write one of our models as a folder: config.json, model.safetensors and, if it was pruned, plan.json."""
     from aireprune.models.saving import save_model
 
-    applied = getattr(model, "plan", None)
-    save_model(model, path, {} if applied is None else {"plan.json": applied.to_json()}, overwrite)
+    save_model(model, path, overwrite)
 
 
 def accelerate(model: nn.Module) -> nn.Module:
@@ -81,6 +81,8 @@ def plan(
     request, evidence = make_request(method, ratio, choices)
     source = open_source(model_or_path, config, request.units)
     _tell(source.notices)
+    if isinstance(source, FileSource):  # as `prune_file` decides for a copy of the same kind
+        request = short_rows(request, source)
     return make_plan(source, request, evidence, source.origin)
 
 
@@ -102,28 +104,28 @@ def prune(
     """
     job = make_job(plan, choices)
     source = open_source(model_or_path, config, job.units)
-    if isinstance(source, FileSource):
-        check_job(source, job)
-        _tell(source.notices)
-        source = open_module(source.build(), units=job.units, origin=source.origin)
-    done = prune_module(source, job)
+    done = prune_from_file(source, job) if isinstance(source, FileSource) else prune_module(source, job)
     _tell(done.notices)
     assert done.model is not None
     return done.model
 
 
 def calibrate(full: nn.Module, reduced: nn.Module, inputs: InputSource, count: int = CALIBRATION_COUNT) -> nn.Module:
-    """A copy of a reduced model with readouts fitted to the full one on unlabelled inputs (our own models).
+    """A reduced model with readouts fitted to the full one on unlabelled inputs (our own models).
+
+    Where they do not help on inputs that were held out, it is the reduced model itself.
 
     inputs: an array of model inputs, a task's name, a .npy or .npz file, or a directory of them.
     """
-    from aireprune.calibration.checks import check_inputs
+    from aireprune.calibration.checks import DID_NOT_HELP, check_inputs, fit_if_it_helps
     from aireprune.calibration.inputs import read_inputs
-    from aireprune.calibration.readout import calibrate as fit
 
     given = read_inputs(inputs, count)
     _tell(check_inputs(full, given))
-    return fit(full, reduced, given)
+    fitted, fit = fit_if_it_helps(full, reduced, given)
+    if not fit.helped:
+        _tell([DID_NOT_HELP])
+    return fitted
 
 
 def prune_file(

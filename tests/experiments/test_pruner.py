@@ -7,9 +7,10 @@ import torch
 
 import aireprune
 from aireprune.calibration.inputs import task_inputs
-from aireprune.experiments.pruner import Pruner, load_model, save_model, sweep_inputs
+from aireprune.experiments.pruner import Pruner, load_model, sweep_inputs
 from aireprune.experiments.request import Cell, SweepRequest
 from aireprune.experiments.variants import Variant
+from aireprune.models.saving import save_model
 
 
 def assert_same(a, b):
@@ -69,5 +70,5 @@ def test_the_inputs_of_a_sweep(toy):
 def test_models_come_back(toy, tmp_path):
     model, _ = toy
     for _ in range(2):  # the second takes the place of the first
-        save_model(model, tmp_path / "model")
+        save_model(model, tmp_path / "model", overwrite=True)
     assert_same(load_model(tmp_path / "model"), model)

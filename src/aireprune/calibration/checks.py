@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from aireprune.calibration.inputs import HELD_OUT, Inputs
+from aireprune.calibration.readout import calibrate
 from aireprune.calibration.stack import open_stack
 from aireprune.errors import AireError
 from aireprune.models.modes import evaluation_mode
 
+DID_NOT_HELP = "the fitted readouts did not help on held-out inputs and were not used."
 FEW = 2 * HELD_OUT  # sequences, below which little can be held out
 ODD, WRONG = 3.0, 25.0  # times more or less variance than the model's statistics: remarked on, refused
 
@@ -95,6 +97,13 @@ def _statistics(model: nn.Module, x: Tensor) -> list[str]:
             f"have {found}, compared with its own statistics. Normalise them as in training."
         )
     return [f"the calibration inputs may be in another range than in training: behind the encoder they have {found}."]
+
+
+def fit_if_it_helps(full: nn.Module, reduced: nn.Module, inputs: Inputs) -> tuple[nn.Module, Fit]:
+    """The reduced model with calibrated readouts, or as it is where these do not help on held-out inputs."""
+    fitted = calibrate(full, reduced, inputs)
+    fit = measure_fit(full, reduced, fitted, inputs)
+    return (fitted if fit.helped else reduced), fit
 
 
 def measure_fit(full: nn.Module, before: nn.Module, after: nn.Module, inputs: Inputs) -> Fit:

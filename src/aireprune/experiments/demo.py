@@ -15,11 +15,12 @@ import torch
 from torch import nn
 
 from aireprune import embedded
-from aireprune.experiments.pruner import Pruner, load_model, save_model
+from aireprune.experiments.pruner import Pruner, load_model
 from aireprune.experiments.request import Cell
 from aireprune.experiments.timing import take_turns
 from aireprune.experiments.variants import Variant
 from aireprune.files.atomic import atomic_path
+from aireprune.models.saving import save_model
 from aireprune.pruning.plan import Plan
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import evaluate
@@ -107,7 +108,7 @@ def compare(models: Mapping[str, nn.Module], task: Task, out: Path) -> tuple[Com
     dense = times[next(iter(models))]
     found = []
     for name, model in models.items():
-        save_model(model, out / name)
+        save_model(model, out / name, overwrite=True)
         found.append(
             Compared(
                 model=name,

@@ -12,7 +12,6 @@ from torch import nn
 from aireprune.calibration.inputs import Inputs, read_inputs, task_inputs
 from aireprune.experiments.request import Cell, SweepRequest
 from aireprune.method.selection import Budget
-from aireprune.models.saving import save_model as save_own
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan
 from aireprune.pruning.prune import Measured, measure, prune_module
@@ -83,12 +82,6 @@ def sweep_inputs(task: Task, request: SweepRequest) -> Inputs:
 
 def load_model(path: Path) -> nn.Module:
     return open_file(path).build()
-
-
-def save_model(model: nn.Module, path: Path) -> None:
-    """As a folder in our own format, with its plan, in place of one that is there."""
-    plan = getattr(model, "plan", None)
-    save_own(model, path, {} if plan is None else {"plan.json": plan.to_json()}, overwrite=True)
 
 
 def _request(cell: Cell) -> Request:

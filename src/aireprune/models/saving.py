@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from torch import nn
@@ -14,10 +13,8 @@ from aireprune.files import write_folder
 from aireprune.models.arrays import ModuleArrays, is_own, own_config
 
 
-def save_model(
-    model: nn.Module, path: str | Path, extras: Mapping[str, str] | None = None, overwrite: bool = False
-) -> None:
-    """Write one of our models as a folder: config.json, model.safetensors and the extras (plan.json).
+def save_model(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
+    """Write one of our models as a folder: config.json, model.safetensors and, if it was pruned, plan.json.
 
     S4D layers whose channels keep different numbers of modes are stored without the silent ones that fill up their rows.
     """
@@ -29,4 +26,6 @@ def save_model(
     arrays = ModuleArrays(model)
     packed, rows = pack(S4D().find(arrays, {}), arrays)
     tensors = {name: packed.get(name, arrays[name]) for name in arrays.shapes}
+    plan: Any = getattr(model, "plan", None)
+    extras = {} if plan is None else {"plan.json": plan.to_json()}
     write_folder(Path(path), tensors, {**own_config(model), **rows}, extras, overwrite)

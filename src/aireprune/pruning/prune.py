@@ -40,6 +40,7 @@ class Pruned:
     notices: tuple[str, ...]
     model: nn.Module | None = None
     fit: Fit | None = None  # of a calibration
+    full: nn.Module | None = None  # the model before, if it was built from a checkpoint
 
 
 @dataclass(frozen=True)
@@ -61,32 +62,25 @@ def prune_module(source: ModuleSource, job: Job, measured: Measured | None = Non
     model, plan = source.apply(surgery), surgery.certified(plan)
     notices, fit = (*source.notices, *known.remarks, *_notes(plan)), None
     if known.inputs is not None:
-        fitted, fit = _calibrated(source.module, model, known.inputs)
+        from aireprune.calibration.checks import DID_NOT_HELP, fit_if_it_helps
+
+        model, fit = fit_if_it_helps(source.module, model, known.inputs)
         if fit.helped:
             # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
-            model, plan = fitted, replace(plan, certificate=None, calibrated=len(known.inputs))
+            plan = replace(plan, certificate=None, calibrated=len(known.inputs))
         elif surgery.edits:
-            notices = (*notices, "the fitted readouts did not help on held-out inputs and were not used.")
+            notices = (*notices, DID_NOT_HELP)
     model.plan = plan  # type: ignore[assignment]  # what `save` writes beside the weights
     return Pruned(plan, notices, model, fit)
-
-
-def _calibrated(full: nn.Module, reduced: nn.Module, inputs: Inputs) -> tuple[nn.Module, Fit]:
-    from aireprune.calibration.checks import measure_fit
-    from aireprune.calibration.readout import calibrate
-
-    fitted = calibrate(full, reduced, inputs)
-    return fitted, measure_fit(full, reduced, fitted, inputs)
 
 
 def prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool = False) -> Pruned:
     """A smaller checkpoint at `target`, of the same kind; without a suffix, a single file becomes our own folder."""
     refuse_existing(target, overwrite)
     check_job(source, job)
-    own_format = source.is_file and not target.suffix
     job = with_short_rows(job, source, target)
-    if own_format or job.calibration is not None:
-        return _through_the_model(source, target, job, overwrite, own_format)
+    if source.becomes_own(target) or job.calibration is not None:
+        return _through_the_model(source, target, job, overwrite)
     plan = decide(source, job, job.evidence)
     surgery = operate(source, plan, job.evidence, job.mask)
     check_damage(surgery, plan, job, job.evidence)
@@ -95,29 +89,38 @@ def prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool
     return Pruned(plan, (*source.notices, *_notes(plan), *row_notes(source, job, plan, surgery.sizes)))
 
 
-def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bool, own_format: bool) -> Pruned:
-    from aireprune.models.rewriting import changed_arrays
-    from aireprune.models.saving import save_model
-
+def prune_from_file(source: FileSource, job: Job) -> Pruned:
+    """A smaller model of a checkpoint, in memory. It is planned on the file, under the names that the file has."""
+    check_job(source, job)
     inputs = read_calibration(job.calibration)  # what cannot be read is said before a model is built
     if inputs is None:
         job = replace(job, request=None, plan=decide(source, job, job.evidence))
-    full = source.build()
-    module = open_module(full, units=job.units, origin=source.origin)
+    module = open_module(source.build(), units=job.units, origin=source.origin)
     known = measure(module, job, inputs)
-    if job.plan is None:  # planned on the file, so that everything is called what the file calls it
+    if job.plan is None:
         job = replace(job, request=None, plan=decide(source, job, known.evidence))
     done = prune_module(module, job, known)
     assert done.model is not None
-    plan, notices = done.plan.named_after(source.layers), (*source.notices, *done.notices)
-    if own_format:
-        save_model(done.model, target, {"plan.json": plan.to_json()}, overwrite)
-    else:
-        sizes = [layer.states // layer.rows for layer in open_module(done.model, units=job.units).layers]
-        edits = changed_arrays(source.checkpoint.shapes, full, done.model)
-        source.apply(Surgery(edits, sizes, ())).write(target, plan, overwrite)
-        notices = (*notices, *row_notes(source, job, plan, sizes))
-    return replace(done, plan=plan, notices=notices)
+    plan = done.plan.named_after(source.layers)
+    done.model.plan = plan  # type: ignore[assignment]
+    return replace(done, plan=plan, notices=(*source.notices, *done.notices), full=module.module)
+
+
+def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bool) -> Pruned:
+    """The same, written at `target`."""
+    from aireprune.models.rewriting import changed_arrays
+    from aireprune.models.saving import save_model
+
+    done = prune_from_file(source, job)
+    assert done.model is not None
+    assert done.full is not None
+    if source.becomes_own(target):
+        save_model(done.model, target, overwrite)
+        return done
+    sizes = [layer.states // layer.rows for layer in open_module(done.model, units=job.units).layers]
+    edits = changed_arrays(source.checkpoint.shapes, done.full, done.model)
+    source.apply(Surgery(edits, sizes, ())).write(target, done.plan, overwrite)
+    return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))
 
 
 def check_job(source: Source, job: Job) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aireprune.families.s4d_packed import packable
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.request import Job
+from aireprune.pruning.request import Job, Request
 from aireprune.pruning.source import FileSource
 
 LONG_ROWS = 1.5  # modes stored per mode kept, from where on a file is called large
@@ -16,10 +16,14 @@ LONG_ROWS = 1.5  # modes stored per mode kept, from where on a file is called la
 
 def with_short_rows(job: Job, source: FileSource, target: Path) -> Job:
     """The job for a copy of `source` at `target`: rows are kept short where they matter and the job leaves a choice."""
-    own_format = source.is_file and not target.suffix
-    if own_format or not source.rectangular or job.mask or job.request is None or job.request.layout != "adaptive":
+    if source.becomes_own(target) or job.mask or job.request is None:
         return job
-    return replace(job, request=replace(job.request, short_rows=True))
+    return replace(job, request=short_rows(job.request, source))
+
+
+def short_rows(request: Request, source: FileSource) -> Request:
+    """The request for a copy of the same kind, whose rows are all as long as the longest."""
+    return replace(request, short_rows=True) if source.rectangular and request.layout == "adaptive" else request
 
 
 def row_notes(source: FileSource, job: Job, plan: Plan, sizes: Sequence[int]) -> tuple[str, ...]:

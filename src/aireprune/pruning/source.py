@@ -81,6 +81,10 @@ class FileSource(Source):
         """Rows of modes (S4D) are stored equally long, as in every layout but our own."""
         return self.kind != "aire"
 
+    def becomes_own(self, target: Path) -> bool:
+        """Whether a copy at `target` is a folder in our own format: a single file, and a target without a suffix."""
+        return self.is_file and not target.suffix
+
     def apply(self, surgery: Surgery) -> EditedFile:
         """A copy of the same kind, ready to be written."""
         edits = dict(surgery.edits)
