@@ -9,6 +9,7 @@ import signal
 import zipfile
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -123,18 +124,19 @@ def test_speed_json(tmp_path):
 
 def test_training_pt(tmp_path, toy):
     task, recipe, workers = toy[1], Recipe(epochs=1, batch=20), join("cpu")
+    config = replace(toy_experiments.CONFIG, h=2, n=4, layers=1)
 
     def resumed(path):
-        return Run(task, toy_experiments.CONFIG, recipe, path.parent, workers)
+        return Run(task, config, recipe, path.parent, workers)
 
     run = resumed(tmp_path / "training.pt")
-    run.learn(task.train.rows(slice(0, 20)))
+    run.learn(task.train.rows(slice(0, 2)))
     run.save()
 
     def go_on(path):
         run = resumed(path)
         if run.step < run.steps:
-            run.learn(task.train.rows(slice(0, 20)))
+            run.learn(task.train.rows(slice(0, 2)))
 
     state = torch.load(tmp_path / "training.pt", weights_only=True)
     odd = (*(value for value in ODD if value != "\ud800"), torch.zeros(3), torch.tensor(2.0), torch.zeros(0, 2))
