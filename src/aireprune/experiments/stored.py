@@ -10,6 +10,7 @@ from typing import Any
 
 from aireprune.errors import AireError
 
+LARGEST = 1e100
 DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -31,10 +32,18 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{str(value)[:40]!r} is not a number")
-    float(value)
+    """A finite number, and none so large that its square is not."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        raise TypeError(f"{str(value)[:40]!r} is not a number that can stand here")
     return value
+
+
+def bounds(values: Any) -> tuple[float, float]:
+    """Of an interval; of a single example they are infinite."""
+    low, high = values
+    if not isinstance(low, int | float) or not isinstance(high, int | float) or not low <= high:
+        raise TypeError(f"{str(values)[:40]!r} is not an interval")
+    return low, high
 
 
 def whole(value: Any) -> int:

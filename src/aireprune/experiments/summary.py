@@ -13,7 +13,7 @@ import numpy as np
 from aireprune.experiments.cells import Key, LayerCount, Result, Results, layer_counts
 from aireprune.experiments.request import SweepRequest
 from aireprune.experiments.statistics import interval, paired_p_value
-from aireprune.experiments.stored import number, read_object, text, understood, whole
+from aireprune.experiments.stored import bounds, number, read_object, text, understood, whole
 from aireprune.files.atomic import atomic_path
 from aireprune.tasks.base import Task
 
@@ -35,11 +35,10 @@ class Full:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Full:
-        low, high = values["interval"]
         return cls(
             validation=number(values["validation"]),
             test=number(values["test"]),
-            interval=(number(low), number(high)),
+            interval=bounds(values["interval"]),
             parameters=whole(values["parameters"]),
         )
 
@@ -66,12 +65,11 @@ class Point:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Point:
-        low, high = values["interval"]
         names = ("ratio", "removed", "validation", "test", "p")
         return cls(
             **{name: number(values[name]) for name in names},
             sd=None if values["sd"] is None else number(values["sd"]),
-            interval=(number(low), number(high)),
+            interval=bounds(values["interval"]),
             parameters=whole(values["parameters"]),
             layers=layer_counts(values["layers"]),
         )

@@ -42,7 +42,7 @@ def set_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
 
 
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Moments and steps as they were saved; the groups' settings stay. ValueError if the moments are of other shapes."""
+    """Moments and steps as they were saved; the groups' settings stay. ValueError if there are other moments."""
     settings = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for group, values in zip(optimizer.param_groups, settings, strict=True):
@@ -51,3 +51,5 @@ def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         shapes = {name: tuple(kept[name].shape) for name in ("exp_avg", "exp_avg_sq", "step")}
         if shapes != {"exp_avg": parameter.shape, "exp_avg_sq": parameter.shape, "step": ()}:
             raise ValueError(f"moments of shapes {shapes} for a parameter of shape {tuple(parameter.shape)}")
+        if not kept["step"] >= 1:
+            raise ValueError(f"moments after {kept['step']} steps")
