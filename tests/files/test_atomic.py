@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import threading
 
@@ -179,6 +180,23 @@ def test_a_kill_between_two_renames_is_made_good_by_the_next_run(tmp_path, caplo
     assert "its last step is now complete" in caplog.text
     assert listing(tmp_path) == ["m.json", "m.plan.json", "m.pt"]
     assert {path.read_text() for path in targets} == {"new"}
+
+
+def test_what_a_killed_run_left_is_not_touched_if_it_was_copied_since(tmp_path, monkeypatch):
+    targets = [tmp_path / "a" / name for name in ("m.pt", "m.json")]
+
+    def write():
+        monkeypatch.setattr(journal, "rename_new", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        write_files(targets)
+
+    killed_child(write)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    before = listing(tmp_path / "b")
+    with pytest.raises(AireError, match=r"copied or deleted since. Look at them, delete .m.pt.journal"):
+        journal.settle(tmp_path / "b" / "m.pt")
+    assert listing(tmp_path / "b") == before
+    journal.settle(targets[0])
+    assert listing(tmp_path / "a") == ["m.json", "m.pt"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from aireprune.errors import AireError
 
 BFLOAT16 = "BF16"
-BFLOAT16_OVERFLOW = np.uint32(0x7F7F8000).view(np.float32)  # the smallest number that rounds to infinity
+BFLOAT16_INFINITY = 0x7F80
 
 # safetensors code -> NumPy type that holds its values
 NUMPY: dict[str, str] = {
@@ -74,9 +74,11 @@ def code_of(dtype: np.dtype) -> str:
 def to_bfloat16(values: np.ndarray, where: str) -> npt.NDArray[np.uint16]:
     """Values as bfloat16 bits, unless that would lose an imaginary part or turn a finite number into infinity."""
     wide = cast(values, np.dtype("<f4"), where)
-    if (np.isfinite(wide) & (np.abs(wide) >= BFLOAT16_OVERFLOW)).any():
+    bits = narrow(wide)
+    infinite = (bits & 0x7FFF) == BFLOAT16_INFINITY
+    if infinite.any() and np.isfinite(wide[infinite]).any():
         raise AireError(f"{where} is stored as bfloat16, in which its edited values overflow.")
-    return narrow(wide)
+    return bits
 
 
 def cast(values: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
@@ -94,15 +96,22 @@ def cast(values: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
 
 def widen(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
     """bfloat16 bits -> float32, exactly."""
-    return (bits.astype("<u4") << 16).view("<f4")
+    wide = bits.astype("<u4")
+    wide <<= 16
+    return wide.view("<f4")
 
 
 def narrow(values: np.ndarray) -> npt.NDArray[np.uint16]:
     """float32 -> bfloat16 bits, to nearest, ties to even. NaN stays NaN."""
     bits = np.ascontiguousarray(values, "<f4").reshape(-1).view("<u4")
-    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype("<u2")
+    wide = bits >> 16
+    wide &= 1
+    wide += 0x7FFF
+    wide += bits
+    wide >>= 16
+    rounded = wide.astype("<u2")
+    nan = np.flatnonzero(np.isnan(values))
     # a NaN whose set bits are all in the lower half would round to infinity
-    nan = np.isnan(values).reshape(-1) & ((bits & 0xFFFF) != 0)
-    if nan.any():
-        rounded[nan] = (bits[nan] >> 16).astype("<u2") | np.uint16(0x40)
+    nan = nan[(bits[nan] & 0xFFFF) != 0]
+    rounded[nan] = (bits[nan] >> 16).astype("<u2") | np.uint16(0x40)
     return rounded.reshape(values.shape)

@@ -71,6 +71,10 @@ class Renames:
                 os.rename(retired, target)
         sync_folder(self.folder)
 
+    def known(self) -> bool:
+        """Whether every new file is still where a killed run can have left it."""
+        return all(move.new in map(_inode, self._paths(move)[:2]) for move in self.moves)
+
     def clean(self) -> None:
         """Delete what was replaced."""
         for move in self.moves:
@@ -157,6 +161,11 @@ def _complete(descriptor: int, target: Path) -> None:
     renames = _read(descriptor, target)
     if renames is None:
         return
+    if not renames.known():
+        raise AireError(
+            f"A run that was killed has left {target} half replaced, and its files were copied or deleted since. "
+            f"Look at them, delete {journal_of(target).name} beside it, and write the output again."
+        )
     try:
         renames.do()
     except FileExistsError:

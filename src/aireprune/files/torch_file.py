@@ -99,7 +99,7 @@ def _values(tensor: torch.Tensor, where: str) -> np.ndarray:
     try:
         plain = plain.resolve_conj().resolve_neg()
         if plain.dtype == torch.bfloat16:
-            plain = plain.float()
+            return plain.float().numpy()
         return np.array(plain.numpy())
     except MemoryError:
         raise AireError(f"{where} has {wanted} bytes, for which there is not enough memory.") from None
