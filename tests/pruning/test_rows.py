@@ -17,7 +17,8 @@ from aireprune.method.rows import ROW_COST
 from aireprune.models.s4d import S4DModel, initialize
 from aireprune.models.s4d_config import S4DConfig
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.planning import layer_hankel_scores
+from aireprune.pruning.planning import layer_hankel_scores, make_plan
+from aireprune.pruning.request import make_request
 from aireprune.pruning.source import open_file
 
 H, N = 16, 12
@@ -47,6 +48,13 @@ def row_lengths(plan: Plan) -> list[int]:
     return [int(np.bincount(np.array(layer.kept, int) // N, minlength=H).max()) for layer in plan.layers]
 
 
+def free_plan(path: Path, ratio: float, **choices: Any) -> Plan:
+    """The plan without regard to rows."""
+    request, evidence = make_request("aire", ratio, choices)
+    source = open_file(path, units=request.units)
+    return make_plan(source, request, evidence, source.origin)
+
+
 def notices(*arguments: Any, **choices: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Notice)
@@ -58,7 +66,7 @@ def notices(*arguments: Any, **choices: Any) -> list[str]:
 @pytest.mark.parametrize("reduce", ["truncate", "refit", "balanced"])
 def test_rows_get_shorter_for_little(tmp_path: Path, reduce: str, suffix: str) -> None:
     source = file_of(uneven(), tmp_path / f"in{suffix}")
-    free = aireprune.plan(source, ratio=0.6, reduce=reduce)
+    free = free_plan(source, ratio=0.6, reduce=reduce)
     plan = aireprune.prune_file(source, tmp_path / f"out{suffix}", ratio=0.6, reduce=reduce)
     assert [len(layer.kept) for layer in plan.layers] == [len(layer.kept) for layer in free.layers]
     assert all(short < long for short, long in zip(row_lengths(plan), row_lengths(free), strict=True))
@@ -87,7 +95,7 @@ def test_files_of_the_s4_repository(tmp_path: Path, copies: int) -> None:
     }
     source = tmp_path / "in.safetensors"
     save_file({name: torch.tensor(values, dtype=torch.float32) for name, values in arrays.items()}, source)
-    free = aireprune.plan(source, ratio=0.6)
+    free = free_plan(source, ratio=0.6)
     plan = aireprune.prune_file(source, tmp_path / "out.safetensors", ratio=0.6)
     assert plan.kept == free.kept
     assert row_lengths(plan)[0] < row_lengths(free)[0]
@@ -111,7 +119,7 @@ def test_models_and_our_own_format_choose_freely(tmp_path: Path) -> None:
     model = uneven()
     source = file_of(model, tmp_path / "in.pth")
     aireprune.save(model, tmp_path / "own")
-    free = [layer.kept for layer in aireprune.plan(source, ratio=0.6).layers]
+    free = [layer.kept for layer in free_plan(source, ratio=0.6).layers]
     assert [layer.kept for layer in aireprune.prune(model, ratio=0.6).plan.layers] == free
     assert [layer.kept for layer in aireprune.prune_file(source, tmp_path / "a", ratio=0.6).layers] == free
     assert [layer.kept for layer in aireprune.prune_file(tmp_path / "own", tmp_path / "b", ratio=0.6).layers] == free
@@ -121,14 +129,14 @@ def test_models_and_our_own_format_choose_freely(tmp_path: Path) -> None:
 def test_where_rows_are_not_to_be_short_the_choice_is_free(tmp_path: Path, choices: dict[str, Any]) -> None:
     source = file_of(uneven(), tmp_path / "in.pth")
     options = {key: value for key, value in choices.items() if key != "mask"}
-    free = aireprune.plan(source, ratio=0.6, **options)
+    free = free_plan(source, ratio=0.6, **options)
     plan = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6, **choices)
     assert [layer.kept for layer in plan.layers] == [layer.kept for layer in free.layers]
 
 
 def test_a_given_plan_is_applied_as_it_is(tmp_path: Path) -> None:
     source = file_of(uneven(), tmp_path / "in.pth")
-    free = aireprune.plan(source, ratio=0.6)
+    free = free_plan(source, ratio=0.6)
     assert aireprune.prune_file(source, tmp_path / "out.pth", free).layers == free.layers
 
 
@@ -144,7 +152,7 @@ def test_calibrated_files_have_short_rows(tmp_path: Path) -> None:
 def test_a_file_that_stays_large_is_named(tmp_path: Path) -> None:
     model = uneven()
     source = file_of(model, tmp_path / "in.pth")
-    free = aireprune.plan(source, ratio=0.9)
+    free = free_plan(source, ratio=0.9)
     stored = sum(length * H for length in row_lengths(free))
     assert stored >= 1.5 * free.kept
     (said,) = notices(source, tmp_path / "out.pth", free)
@@ -162,3 +170,11 @@ def test_a_file_that_is_about_as_small_as_it_gets_is_not(tmp_path: Path) -> None
     plan = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.3)
     assert sum(length * H for length in row_lengths(plan)) > plan.kept
     assert notices(source, tmp_path / "again.pth", ratio=0.3) == []
+
+
+def test_a_plan_of_a_path_is_what_the_file_gets(tmp_path: Path) -> None:
+    source = file_of(uneven(), tmp_path / "in.pth")
+    plan = aireprune.plan(source, ratio=0.6)
+    applied = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6)
+    assert [layer.kept for layer in plan.layers] == [layer.kept for layer in applied.layers]
+    assert row_lengths(plan) != row_lengths(free_plan(source, 0.6))

@@ -10,7 +10,7 @@ import typer
 
 from aireprune.cli.options import Checkpoint, Config, Granularity, Horizon, Json, MethodName, Seed, StateAxis
 from aireprune.cli.output import notices, percent, print_json, say, size, table, waiting
-from aireprune.cli.sizes import Sizes, bytes_of, sizes_of
+from aireprune.cli.sizes import Sizes, bytes_of, sizes_of, withdrawn_on_failure
 from aireprune.errors import AireError
 
 if TYPE_CHECKING:
@@ -175,14 +175,16 @@ def prune(
         choices = replace(choices, ratio=0.0)  # until the search has found one
     job = _job(choices, plan, handling)
     source = _source(ckpt, config, job)
+    _check_before_work(source, out, job, overwrite)
     judgement = _judgement(task, source)
     if judgement is not None and max_drop is not None:
         job = _job(replace(choices, ratio=judgement.find_ratio(job, max_drop, out)), None, handling)
-    done = _pruned(source, out, job, overwrite)
-    if judgement is not None:
-        judgement.judge(out)
+    with withdrawn_on_failure(out, overwrite):
+        done = _pruned(source, out, job, overwrite)
+        if judgement is not None:
+            judgement.judge(out)
+        sizes = sizes_of(source, out)
     notices(done.notices)
-    sizes = sizes_of(source, out)
     if json:
         document = {"source": str(ckpt), "target": str(out), "masked": mask, **sizes.to_dict()}
         accuracy = {} if judgement is None else {"accuracy": judgement.to_dict()}
@@ -225,6 +227,16 @@ def _source(ckpt: Path, config: Path | None, job: Job) -> FileSource:
     return open_file(ckpt, config, job.units)
 
 
+def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bool) -> None:
+    """Whatever can be known to fail fails before minutes of work."""
+    from aireprune.files.atomic import refuse_existing
+    from aireprune.pruning.prune import check_job, read_calibration
+
+    refuse_existing(target, overwrite)
+    check_job(source, job)
+    read_calibration(job.calibration)
+
+
 def _judgement(task: str | None, source: FileSource) -> Judgement | None:
     if task is None:
         return None
@@ -249,8 +261,9 @@ def _show(done: Pruned, sizes: Sizes, target: Path, mask: bool) -> None:
         f"({percent(plan.achieved_ratio)}), {sizes.parameters[0]:,} -> {sizes.parameters[1]:,} parameters, "
         f"{size(sizes.bytes[0])} -> {size(sizes.bytes[1])}: {target}"
     )
-    if sizes.advice is not None and not mask:
-        say(sizes.advice)
+    advice = None if mask else sizes.advice(plan)
+    if advice is not None:
+        say(advice)
     if done.fit is not None and plan.calibrated:
         say(
             f"Readouts were calibrated with {plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
@@ -259,15 +272,17 @@ def _show(done: Pruned, sizes: Sizes, target: Path, mask: bool) -> None:
 
 
 def profile(plan: Plan) -> RenderableType:
-    """The per-layer table of a plan; H2 error is the exact one of the layer, relative to its H2 norm."""
+    """The per-layer table of a plan: the share of energy (balanced: of squared Hankel values) that stays, and the exact H2
+    error of the layer, relative to its H2 norm."""
     errors = {layer["name"]: percent(layer["relative_h2"], 2) for layer in plan.certificate or ()}
+    held = "Hankel kept" if plan.reduce == "balanced" else "energy kept"
     return table(
         f"{plan.method if plan.reduce == 'truncate' else plan.reduce}: kept states per layer",
-        ("layer", "states", "kept", "removed", "energy kept", *["H2 error"] * bool(errors)),
+        ("layer", "states", "kept", "removed", held, *["H2 error"] * bool(errors)),
         (
             (
                 layer.name,
-                layer.states,
+                layer.counted,
                 len(layer.kept),
                 percent(layer.ratio),
                 percent(layer.energy_kept, 2),

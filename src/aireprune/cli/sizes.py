@@ -1,7 +1,9 @@
-"""What pruning did to the size of a checkpoint: parameters and bytes, and what to say when the file stays large."""
+"""What pruning did to the size of a checkpoint, what to say when it stays large, and outputs of commands that fail."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -10,45 +12,75 @@ from typing import TYPE_CHECKING, Any
 from aireprune.cli.output import percent
 
 if TYPE_CHECKING:
+    from aireprune.files.base import Checkpoint
+    from aireprune.pruning.plan import Plan
     from aireprune.pruning.source import FileSource
+
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norms: stored, but not parameters
+LITTLE = 0.1  # share of the parameters, below which the states are not what makes a file large
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Parameters and bytes, before and after, and the share of the parameters that are the states'."""
+    """Parameters and bytes of the weights, before and after."""
 
     parameters: tuple[int, int]
     bytes: tuple[int, int]
-    state_share: float
 
     def to_dict(self) -> dict[str, Any]:
-        return {"parameters": list(self.parameters), "bytes": list(self.bytes), "state_share": self.state_share}
+        return {"parameters": list(self.parameters), "bytes": list(self.bytes)}
 
-    @property
-    def advice(self) -> str | None:
-        """What to say if the file stays large because little of it is the states'."""
+    def advice(self, plan: Plan) -> str | None:
+        """What to say if the file stays large because few of its parameters are the states'."""
         saved = 1 - self.parameters[1] / max(self.parameters[0], 1)
-        if self.state_share > 0.2 or saved > 0.1:
+        share = saved / plan.achieved_ratio if plan.achieved_ratio else 1.0
+        if share > LITTLE:
             return None
         return (
-            f"Only {percent(self.state_share)} of the parameters lie along states, so the file can hardly shrink further; "
-            "what shrinks is the state that every sequence carries."
+            f"About {percent(share)} of the parameters belong to states, so the file can hardly shrink; what shrinks is "
+            "the state that every sequence carries."
         )
 
 
 def sizes_of(source: FileSource, target: Path) -> Sizes:
-    from aireprune.families import FAMILIES
+    """Of a checkpoint and the one that was made of it."""
     from aireprune.files import open_checkpoint
 
-    shapes = source.checkpoint.shapes
-    along = {name for layer in source.layers for name in FAMILIES[layer.family].cuts(layer)}
-    total = sum(map(prod, shapes.values()))
-    states = sum(prod(shapes[name]) for name in along if name in shapes)
-    after = sum(map(prod, open_checkpoint(target).shapes.values()))
-    sizes = (bytes_of(source.checkpoint.path), bytes_of(target))
-    return Sizes((total, after), sizes, states / max(total, 1))
+    before, after = source.checkpoint, open_checkpoint(target)
+    return Sizes((_parameters(before), _parameters(after)), (bytes_of(before.path), bytes_of(after.path)))
+
+
+def _parameters(checkpoint: Checkpoint) -> int:
+    """Entries of all tensors but the statistics of norms."""
+    return sum(
+        prod(shape)
+        for name, shape in checkpoint.shapes.items()
+        if not name.endswith(STATISTICS) and not name.startswith("batch_stats.")
+    )
 
 
 def bytes_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
-    return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    """Bytes of a file of weights, or of all of them in a folder."""
+    if path.is_file():
+        return path.stat().st_size
+    from aireprune.files.folder_parts import find_parts
+
+    return sum((path / name).stat().st_size for name in find_parts(path).names)
+
+
+@contextmanager
+def withdrawn_on_failure(target: Path, overwrite: bool) -> Iterator[None]:
+    """An output exists only if its command succeeded: what was not there before goes again.
+
+    With `overwrite` the old output is gone by then, and the new one, which is whole, stays.
+    """
+    from aireprune.files.temporaries import remove
+    from aireprune.files.single import beside
+
+    made = [path for path in (target, beside(target, "json"), beside(target, "plan.json")) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in made if not overwrite else ():
+            remove(path)
+        raise
