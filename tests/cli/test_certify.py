@@ -84,4 +84,4 @@ def test_errors(aire, tmp_path):
     assert "The inputs hold token 7, but the model knows only 1." in err
     code, _, err = aire("certify", tmp_path / "model")
     assert code == 1
-    assert "There is no plan file" in err
+    assert "has no plan (plan.json)" in err

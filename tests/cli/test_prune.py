@@ -114,7 +114,7 @@ def test_broken_weights(refused, s5_file, what, suffix):
         (("--ratio", 1.3), "got 1.3"),
         (("--ratio", 0.5, "--method", "magic"), "There is no method 'magic'"),
         (("--ratio", 0.5, "--threshold", 0.1), "not both"),
-        (("--min-states", 1), "a ratio, a threshold or a plan"),
+        (("--min-states", 1), "how much is to go"),
         (("--ratio", 0.5, "--epsilon", "nan"), "0 or more; got nan"),
         (("--ratio", 0.5, "--epsilon", "inf"), "0 or more; got inf"),
         (("--ratio", 0.5, "--method", "last", "--horizon", 10), "belongs to the energy"),

@@ -131,7 +131,7 @@ def test_states_that_must_stay_do():
         ({"ratio": -0.1}, "from 0 to 1"),
         ({"ratio": float("nan")}, "from 0 to 1"),
         ({"threshold": -1.0}, "0 or more"),
-        ({}, "a ratio, a threshold or a plan"),
+        ({}, "how much is to go"),
         ({"ratio": "0.5"}, "are numbers"),
         ({"ratio": 0.5, "threshold": 0.1}, "not both"),
         ({"ratio": 0.5, "min_states": -1}, "0 or more"),

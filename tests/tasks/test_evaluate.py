@@ -66,7 +66,7 @@ def test_a_task_at_half_the_sampling_rate_doubles_the_steps_for_the_time_being(t
 def test_a_model_that_does_not_fit_the_task(task):
     model = new_model(CONFIG, 0)
     for change, message in (
-        ({"classes": 3}, "outputs: 2, but the task has 3"),
+        ({"classes": 3}, "gives 2 outputs, and the task has 3"),
         ({"d_input": 8}, "inputs per step .*: 1, but the task has 8"),
         ({"test": Split(task.test.x, np.zeros((50, 16), int))}, "asks about every step"),
     ):

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.errors import AireError
+from aireprune.experiments.timing import medians, speedup, take_turns
 from aireprune.kernels.selective import scan_into
 from aireprune.models.accelerate import accelerate
 from aireprune.models.mamba import MambaLayer, MambaModel, initialize
@@ -118,13 +118,13 @@ def bench_mamba(
     result: dict[str, Any] = {"batch": batch, "length": length, "layers": layers, "mixer": {}, "model": {}}
     with torch.inference_mode():
         times = take_turns(scan_runs(batch, length, 2 * 768, (16, 8, 4, 1)), 40 * repeats)  # milliseconds each
-        result["scan"] = {"seconds": medians(times), "16 to 4": ratio(times["16"], times["4"])}
+        result["scan"] = {"seconds": medians(times), "16 to 4": speedup(times["16"], times["4"])}
         for width in widths:
             times = take_turns(mixer_runs(batch, length, width, (16, 4)), repeats)
             result["mixer"][str(width)] = {
                 "seconds": medians(times),
-                "16 to products": ratio(times["16"], times["products"]),
-                "16 to 4": ratio(times["16"], times["4"]),
+                "16 to products": speedup(times["16"], times["products"]),
+                "16 to 4": speedup(times["16"], times["4"]),
             }
     with torch.no_grad():  # caches are written in place
         for kind in ("mamba", "mamba2") if layers else ():
@@ -132,6 +132,6 @@ def bench_mamba(
                 times = take_turns(runs, model_repeats if what == "prefill" else 4 * repeats)
                 result["model"][f"{kind} {what}"] = {
                     "seconds": medians(times),
-                    "stock to accelerated": ratio(times["stock"], times["accelerated"]),
+                    "stock to accelerated": speedup(times["stock"], times["accelerated"]),
                 }
     return result

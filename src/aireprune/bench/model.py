@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aireprune.bench.timing import ratio, take_turns
 from aireprune.errors import AireError
+from aireprune.experiments.timing import speedup, take_turns
 from aireprune.models.accelerate import accelerate
 from aireprune.models.s4d import S4DKernel
 from aireprune.models.s5 import S5SSM
@@ -84,7 +84,7 @@ def bench_model(
                 low, middle, high = np.percentile(times[name], [25, 50, 75])
                 found = result["models"][name]
                 found["seconds"][what] = (float(middle), float(low), float(high))
-                found["speedup"][what] = ratio(times[names[0]], times[name])
+                found["speedup"][what] = speedup(times[names[0]], times[name])
                 if first.units:
                     found["per second"][what] = first.units / float(middle)
     return result

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aireprune.bench.timing import medians, ratio, take_turns
+from aireprune.experiments.timing import medians, speedup, take_turns
 from aireprune.kernels.s4d import convolution_kernel, convolve
 from aireprune.models.s4d import S4DLayer, S4DModel, initialize
 from aireprune.models.s4d_config import S4DConfig
@@ -83,10 +83,10 @@ def bench_s4d(
                         "batch": batch,
                         "difference": float((ours - exact).abs().max() / exact.abs().max()),
                         "seconds": medians({**times, EINSUM: slow[EINSUM]}),
-                        "einsum to ours": ratio(slow[EINSUM], slow[OURS]),
-                        "cached to ours": ratio(times[CACHED], times[OURS]),
-                        "cached to kept": ratio(times[CACHED], times[KEPT]),
-                        "cached to ragged": ratio(times[CACHED], times[RAGGED]),
+                        "einsum to ours": speedup(slow[EINSUM], slow[OURS]),
+                        "cached to ours": speedup(times[CACHED], times[OURS]),
+                        "cached to kept": speedup(times[CACHED], times[KEPT]),
+                        "cached to ragged": speedup(times[CACHED], times[RAGGED]),
                     }
                 )
     return {"h": h, "pairs": pairs, "sizes": sizes}

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from aireprune.bench.lra import Size, make_layer, make_model, mask, random_inputs
 from aireprune.bench.s5_pytorch import OTHER, s5_pytorch_layer
-from aireprune.bench.timing import medians, ratio, take_turns
 from aireprune.experiments.paper.paper import TABLE3
+from aireprune.experiments.timing import medians, speedup, take_turns
 from aireprune.models.s5 import S5SSM, S5Model
 
 OURS, MASKED, REMOVED, PRODUCTS = "ours", "masked", "removed", "products"
@@ -68,12 +68,12 @@ def bench_layer(size: Size, batch: int, repeats: int, other_repeats: int) -> dic
         **_sizes(size, batch),
         "difference": difference,
         "seconds": {**medians(times), **({OTHER: medians(slow)[OTHER]} if slow else {})},
-        "ours to products": ratio(times[OURS], times[PRODUCTS]),
-        "ours to products in place": ratio(times[OURS], times["products, in place"]),
-        "ours to masked": ratio(times[OURS], times[MASKED]),
-        "ours to removed": ratio(times[OURS], times[REMOVED]),
-        "removed to products": ratio(times[REMOVED], times["products, removed"]),
-        "s5-pytorch to ours": ratio(slow[OTHER], slow[OURS]) if slow else None,
+        "ours to products": speedup(times[OURS], times[PRODUCTS]),
+        "ours to products in place": speedup(times[OURS], times["products, in place"]),
+        "ours to masked": speedup(times[OURS], times[MASKED]),
+        "ours to removed": speedup(times[OURS], times[REMOVED]),
+        "removed to products": speedup(times[REMOVED], times["products, removed"]),
+        "s5-pytorch to ours": speedup(slow[OTHER], slow[OURS]) if slow else None,
     }
 
 
@@ -87,17 +87,17 @@ def bench_models(name: str, size: Size, batch: int, repeats: int, other_repeats:
         slow = None
         if other is not None:
             slow = take_turns({OURS: lambda: dense(inputs), OTHER: lambda: other(inputs)}, other_repeats)
-    speedup = ratio(times[OURS], times[REMOVED])
+    faster = speedup(times[OURS], times[REMOVED])
     parameters = [sum(p.numel() for p in model.parameters()) for model in (dense, removed)]
     return {
         **_sizes(size, batch),
         "seconds": {**medians(times), **({OTHER: medians(slow)[OTHER]} if slow else {})},
-        "speedup": speedup,
+        "speedup": faster,
         "ideal": size.ideal,
-        "share of ideal": speedup[0] / size.ideal,
+        "share of ideal": faster[0] / size.ideal,
         "parameters": parameters,
         "reduction": 1 - parameters[1] / parameters[0],
-        "s5-pytorch to ours": ratio(slow[OTHER], slow[OURS]) if slow else None,
+        "s5-pytorch to ours": speedup(slow[OTHER], slow[OURS]) if slow else None,
         "paper": dict(zip(("removed", "speedup on an H100", "reduction"), TABLE3[name], strict=True)),
     }
 
@@ -120,7 +120,7 @@ def bench_scaling(size: Size, batch: int, repeats: int) -> dict[str, Any]:
         first = next(iter(units.values()))
         result[what] = {
             "seconds": medians(times),
-            "per unit": {label: ratio(values, first) for label, values in units.items()},
+            "per unit": {label: speedup(values, first) for label, values in units.items()},
         }
     return result
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aireprune.bench.s5_pytorch import OTHER, s5_pytorch_layer
-from aireprune.bench.timing import medians, ratio, take_turns
+from aireprune.experiments.timing import medians, speedup, take_turns
 from aireprune.models.s5 import S5SSM, S5Model, initialize
 from aireprune.models.s5_config import S5Config
 
@@ -61,7 +61,7 @@ def bench_train(batch: int, length: int, h: int, n: int, repeats: int) -> dict[s
         "n": n,
         "difference": difference,
         "seconds": medians(times),
-        "ratio": {name: ratio(values, times["ours"]) for name, values in times.items()},
+        "ratio": {name: speedup(values, times["ours"]) for name, values in times.items()},
     }
 
 

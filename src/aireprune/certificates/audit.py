@@ -119,7 +119,12 @@ def _plan_of(pruned: ModelOrPath) -> Plan:
             raise AireError(f"This {type(pruned).__name__} was not pruned by aireprune: it has no plan.")
         return found
     path = Path(pruned)
-    return Plan.load(path / "plan.json" if path.is_dir() else beside(path, "plan.json"))
+    where = path / "plan.json" if path.is_dir() else beside(path, "plan.json")
+    if path.exists() and not where.exists():
+        raise AireError(
+            f"{path} has no plan ({where.name}), so it is not known to be pruned; give a pruned checkpoint."
+        )
+    return Plan.load(where)
 
 
 def _named_source(plan: Plan) -> Path:

@@ -52,7 +52,7 @@ def check_declarations(
     for declaration in axes.declared:
         if declaration not in spoken_of:
             raise AireError(
-                f"state_axis names {declaration[0]}, but there is no such tensor in a state space layer, or it is one "
+                f"state_axis= names {declaration[0]}, but there is no such tensor in a state space layer, or it is one "
                 "that is known already."
             )
 
@@ -101,7 +101,7 @@ def _declared_cut(layer: Layer[Any], family: Family[Any], name: str, shape: Shap
     cut = _cut(layer, family, shape, axis)
     if cut is None:
         raise AireError(
-            f"state_axis says that axis {axis} of {name} {tuple(shape)} holds the states of layer {layer.name}, but "
+            f"state_axis= says that axis {axis} of {name} {tuple(shape)} holds the states of layer {layer.name}, but "
             f"they cannot be found there: {_expected(layer, family)}"
         )
     return cut

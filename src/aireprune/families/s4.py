@@ -77,7 +77,7 @@ def _with_low_rank_parts(arrays: NamedArrays, config: Mapping[str, Any], units: 
         if layer.declared:
             raise AireError(
                 f"Layer {layer.name} is S4 with a low-rank part: it is diagonalised before it is cut, and its states "
-                f"then are others than those of {', '.join(layer.declared)}, which state_axis names."
+                f"then are others than those of {', '.join(layer.declared)}, which state_axis= names."
             )
     return found
 

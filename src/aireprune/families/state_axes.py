@@ -26,7 +26,7 @@ class StateAxes:
         for text in [texts] if isinstance(texts, str) else texts:
             name, axis = _parsed(text)
             if name in found:
-                raise AireError(f"state_axis names {name} twice.")
+                raise AireError(f"state_axis= names {name} twice.")
             found[name] = axis
         return cls(tuple(found.items()))
 
@@ -45,7 +45,7 @@ def _parsed(text: object) -> tuple[str, int | None]:
     name, _, axis = text.rpartition("=") if isinstance(text, str) else ("", "", "")
     if not name or not (axis == NONE or (axis.isascii() and axis.isdecimal())):
         raise AireError(
-            f"state_axis holds {text!r}; expected 'NAME=AXIS', a tensor and which of its axes (0, 1, …) holds the "
+            f"state_axis= holds {text!r}; expected 'NAME=AXIS', a tensor and which of its axes (0, 1, …) holds the "
             f"states, or 'NAME={NONE}'."
         )
     return name, None if axis == NONE else int(axis)

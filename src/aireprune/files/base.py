@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-Shape = tuple[int, ...]
-Edit = Callable[[np.ndarray], np.ndarray]
+from aireprune.arrays import Edit, Shape
 
 
 @runtime_checkable

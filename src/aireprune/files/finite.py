@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from aireprune.arrays import Edit
 from aireprune.errors import AireError
-from aireprune.files.base import Edit
 
 
 def edited(values: np.ndarray, edit: Edit, where: str) -> np.ndarray:

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError, shown
-from aireprune.files.base import Edit, Shape
 from aireprune.files.copying import copy_range, read_at
 from aireprune.files.finite import edited
 from aireprune.files.flax_codec import CHUNKED, Array, as_array, encode, map_header, pack_array

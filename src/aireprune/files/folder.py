@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError, shown
 from aireprune.files.atomic import atomic_folder, explained, refuse_existing
-from aireprune.files.base import Edit, Shape
 from aireprune.files.configs import CONFIG, ConfigLike, find_config
 from aireprune.files.folder_parts import companions, find_parts
 from aireprune.files.journal import settle
@@ -102,7 +102,9 @@ class FolderCheckpoint:
         """Refuse a target that is part of the source or holds some of it."""
         here, there = real(self.path), real(target)
         if here.is_relative_to(there) or there.is_relative_to(here):
-            raise AireError(f"{target} and {self.path} contain each other; choose an output outside of the checkpoint.")
+            raise AireError(
+                f"{target} is the checkpoint that is read ({self.path}), or lies in or around it; choose another output."
+            )
         for source in self._sources:
             if real(source).is_relative_to(there):
                 raise AireError(f"{target} holds {source}, which is being read. Choose another output.")

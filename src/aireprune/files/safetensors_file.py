@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aireprune.arrays import Edit, Shape
 from aireprune.errors import shown
-from aireprune.files.base import Edit, Shape
 from aireprune.files.copying import copy_range, read_at, write_at
 from aireprune.files.dtypes import BFLOAT16, BITS, NUMPY, code_of, decode, encode
 from aireprune.files.finite import check_finite, edited

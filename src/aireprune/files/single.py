@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError
 from aireprune.files.atomic import atomic_paths, explained
-from aireprune.files.base import Edit, Shape
 from aireprune.files.configs import ConfigLike, find_config
 from aireprune.files.json_text import json_text
 from aireprune.files.links import refuse_own

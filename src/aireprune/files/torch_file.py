@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError, shown
-from aireprune.files.base import Edit, Shape
 from aireprune.files.dtypes import cast, to_bfloat16
 from aireprune.files.finite import edited
 from aireprune.files.torch_layouts import open_layout

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError, shown
-from aireprune.files.base import Edit, Shape
 
 LONGEST_NAME = 4096  # characters
 MOST_NAMES = 50_000_000  # characters of all names together

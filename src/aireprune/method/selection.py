@@ -20,10 +20,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.ratio is None) == (self.threshold is None):
-            both = self.ratio is not None
-            raise AireError(
-                "Give a ratio or a threshold, not both." if both else "Give a ratio, a threshold or a plan."
-            )
+            if self.ratio is not None:
+                raise AireError("Give ratio= or threshold=, not both.")
+            raise AireError("Say how much is to go: give ratio=, threshold= or plan=.")
         numbers = (self.ratio, self.threshold, self.min_states)
         if (
             any(not isinstance(value, int | float | None) for value in numbers)

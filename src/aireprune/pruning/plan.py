@@ -161,7 +161,7 @@ class Plan:
         if found.fingerprint() != self.fingerprint:
             raise AireError(
                 "The plan was made from another checkpoint: the shapes agree but the weights of the state space layers "
-                "do not. Make a new plan from this one."
+                "do not."
             )
 
     def named_after(self, layers: Sequence[Layer[Any]]) -> Plan:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 ASSUMED = {  # what tensors do not show, for the notice when there is no configuration either
-    "mamba": "no norms of B and C without weights (FalconMamba has them)",
+    "mamba": "no norms of B and C without weights, as FalconMamba has,",
     "mamba2": "one group of states",
 }
 ConfigLike = Mapping[str, Any] | str | Path | None
@@ -130,7 +130,9 @@ def open_file(path: str | Path | Checkpoint, config: ConfigLike = None, units: U
     notices = [*checkpoint.notices, *([] if view is None else view.notices)]
     assumed = sorted({ASSUMED[layer.family] for layer in layers if layer.family in ASSUMED})
     if assumed and not checkpoint.config:
-        notices.append(f"no configuration came with {name}; assuming {' and '.join(assumed)} (config= says otherwise).")
+        notices.append(
+            f"no configuration came with {name}, so {' and '.join(assumed)} are assumed; config= says otherwise."
+        )
     origin = str(checkpoint.path.resolve())
     return FileSource(name, arrays, checkpoint.config, layers, origin, tuple(notices), checkpoint=checkpoint)
 

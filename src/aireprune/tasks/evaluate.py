@@ -41,13 +41,13 @@ def check_fit(model: nn.Module, task: Task) -> None:
         return
     values: dict[str, Any] = config.to_dict()
     for key, wanted, what in (
-        ("d_input", task.d_input, "inputs per step (or different tokens)"),
-        ("d_output", task.classes, "outputs"),
-        ("retrieval", task.pairs, "pairs of documents"),
+        ("d_input", task.d_input, "takes {} values per step (or so many different tokens)"),
+        ("d_output", task.classes, "gives {} outputs"),
+        ("retrieval", task.pairs, "compares pairs of documents: {}"),
     ):
         if values[key] != wanted:
             raise AireError(
-                f"The model does not fit task {task.name}, {what}: {values[key]}, but the task has {wanted}."
+                f"The model does not fit task {task.name}: it {what.format(values[key])}, and the task has {wanted}."
             )
     if (values["mode"] == "tokens") != task.language:
         kind = "every step" if task.language else "whole sequences"
