@@ -67,7 +67,7 @@ def test_a_model_that_does_not_fit_the_task(task):
     model = new_model(CONFIG, 0)
     for change, message in (
         ({"classes": 3}, "gives 2 outputs, and the task has 3"),
-        ({"d_input": 8}, "inputs per step .*: 1, but the task has 8"),
+        ({"d_input": 8}, "takes 1 values per step .*, and the task has 8"),
         ({"test": Split(task.test.x, np.zeros((50, 16), int))}, "asks about every step"),
     ):
         with pytest.raises(AireError, match=message):

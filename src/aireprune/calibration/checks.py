@@ -16,7 +16,7 @@ from aireprune.calibration.inputs import HELD_OUT, Inputs
 from aireprune.calibration.readout import calibrate
 from aireprune.calibration.stack import open_stack
 from aireprune.errors import AireError
-from aireprune.models.modes import evaluation_mode
+from aireprune.models.evaluation import evaluation_mode
 
 DID_NOT_HELP = "the fitted readouts did not help on held-out inputs and were not used."
 FEW = 2 * HELD_OUT  # sequences, below which little can be held out

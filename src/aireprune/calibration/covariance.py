@@ -20,7 +20,7 @@ from aireprune.errors import AireError
 from aireprune.families import Found
 from aireprune.kernels.scan import diagonal_scan
 from aireprune.method.system import ModalSystem
-from aireprune.models.modes import evaluation_mode
+from aireprune.models.evaluation import evaluation_mode
 
 LIFT = 1e-9  # of the mean variance, added to every variance
 MODES_AT_ONCE = 256  # modes whose states are held together when channels are independent

@@ -26,7 +26,7 @@ from aireprune.calibration.moments import inverse_root
 from aireprune.calibration.selective import GateMoments, signals
 from aireprune.calibration.stack import MambaStack, open_stack
 from aireprune.errors import AireError
-from aireprune.models.modes import evaluation_mode
+from aireprune.models.evaluation import evaluation_mode
 
 UNKNOWNS = 512  # features per layer; W_C is seen in the strongest directions of x_t beyond
 SEQUENCES = 16

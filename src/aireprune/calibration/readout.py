@@ -27,7 +27,7 @@ from aireprune.calibration.stack import MambaStack, S4DStack, S5Stack, open_stac
 from aireprune.calibration.walk import MEMORY, Walk, read_and_target
 from aireprune.kernels.scan import diagonal_scan
 from aireprune.models.discretize import discretize
-from aireprune.models.modes import evaluation_mode
+from aireprune.models.evaluation import evaluation_mode
 from aireprune.models.s4d import S4DKernel
 
 MODES_AT_ONCE = 256  # S4D modes whose states are held together

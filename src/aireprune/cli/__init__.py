@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from aireprune import __version__
 from aireprune.cli import (
     bench,
     certify,
@@ -60,8 +61,17 @@ for command in COMMANDS:
 app.add_typer(bench.app, name="bench")
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"aire {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the traceback of an error that nobody foresaw (AIRE_DEBUG=1).")
     ] = False,

@@ -261,6 +261,10 @@ def _show(done: Pruned, sizes: Sizes, target: Path, mask: bool) -> None:
         f"({percent(plan.achieved_ratio)}), {sizes.parameters[0]:,} -> {sizes.parameters[1]:,} parameters, "
         f"{size(sizes.bytes[0])} -> {size(sizes.bytes[1])}: {target}"
     )
+    if plan.ratio is not None and plan.achieved_ratio < plan.ratio - 0.01:
+        say(
+            f"{percent(plan.ratio)} were asked for; every layer keeps at least {plan.min_states}, and counts are rounded up."
+        )
     advice = None if mask else sizes.advice(plan)
     if advice is not None:
         say(advice)

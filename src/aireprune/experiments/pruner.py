@@ -21,7 +21,7 @@ from aireprune.tasks.base import Task
 
 
 @dataclass(frozen=True)
-class Pruned:
+class SmallModel:
     """A smaller model, and the plan that was applied."""
 
     model: nn.Module
@@ -38,7 +38,7 @@ class Pruner:
         self.source, self._read = open_module(model), inputs
         self._known: dict[tuple[str, str], Measured] = {}
 
-    def __call__(self, cell: Cell) -> Pruned:
+    def __call__(self, cell: Cell) -> SmallModel:
         # a curve has points where little is left of a layer, so nothing is refused for being damaged
         job = Job(request=_request(cell), force=True)
         return self._pruned(job, self._measured(cell, job) if cell.variant.calibrated else None)
@@ -61,10 +61,10 @@ class Pruner:
         assert self._read is not None, "calibrated variants need inputs"
         return self._read()
 
-    def _pruned(self, job: Job, measured: Measured | None = None) -> Pruned:
+    def _pruned(self, job: Job, measured: Measured | None = None) -> SmallModel:
         done = prune_module(self.source, job, measured)
         assert done.model is not None
-        return Pruned(done.model, done.plan)
+        return SmallModel(done.model, done.plan)
 
     def _measured(self, cell: Cell, job: Job) -> Measured:
         kind = (cell.variant.method, cell.variant.reduce)

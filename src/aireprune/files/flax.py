@@ -44,7 +44,7 @@ class FlaxFile:
         self.notices: list[str] = []
         if self._dropped:
             names = ", ".join(".".join(map(str, where)) for where in self._dropped)
-            self.notices.append(f"{shown(path.name)}: the optimiser state ({shown(names)}) is left out of the output.")
+            self.notices.append(f"{shown(path.name)}: the optimiser state ({shown(names)}) is left out of a copy.")
 
     def __getitem__(self, name: str) -> np.ndarray:
         with open_plain(self.path) as file:

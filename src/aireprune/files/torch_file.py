@@ -51,9 +51,7 @@ class TorchFile:
         carried(self._layout.loaded, keys, self._state, dropped)
         if dropped:
             names = shown(", ".join(dropped))
-            self.notices.append(
-                f"{shown(path.name)}: {names} would not fit the pruned weights and is left out of the output."
-            )
+            self.notices.append(f"{shown(path.name)}: {names} would not fit pruned weights and is left out of a copy.")
 
     def __getitem__(self, name: str) -> np.ndarray:
         tensor = self._tensors[name][1]

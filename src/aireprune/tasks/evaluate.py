@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.errors import AireError
+from aireprune.models.evaluation import evaluation_mode
 from aireprune.models.model_config import ModelConfig
-from aireprune.models.modes import evaluation_mode
 from aireprune.models.s5 import S5SSM
 from aireprune.tasks.base import Batch, Split, Task
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from aireprune.models.modes import evaluation_mode
+from aireprune.models.evaluation import evaluation_mode
 
 
 @pytest.fixture
