@@ -1,0 +1,146 @@
+"""What is said about sizes, and outputs of commands that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from small_models import mamba, s4d
+
+import aireprune
+from aireprune.cli.sizes import withdrawn_on_failure
+from aireprune.tasks import evaluate
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_parameters_and_bytes_of_the_weights(aire, tmp_path, kind):
+    model = s4d()
+    source = tmp_path / ("in" if kind == "folder" else "in.pth")
+    target = tmp_path / ("out" if kind == "folder" else "out.pth")
+    if kind == "folder":
+        aireprune.save(model, source)
+    else:
+        torch.save(model.state_dict(), source)
+    code, out, _ = aire("prune", source, "-o", target, "--ratio", 0.5, "--layout", "uniform", "--json")
+    assert code == 0
+    found = json.loads(out)
+    small = aireprune.load(target)
+    assert found["parameters"] == [sum(p.numel() for p in m.parameters()) for m in (model, small)]
+    weights = [path / "model.safetensors" if kind == "folder" else path for path in (source, target)]
+    assert found["bytes"] == [path.stat().st_size for path in weights]
+
+
+def test_a_file_that_stays_large_is_explained(aire, tmp_path):
+    model = mamba()
+    state = {**model.state_dict(), "embedding.weight": torch.zeros(400, 100)}
+    torch.save(state, tmp_path / "in.pth")
+    _, out, _ = aire("prune", tmp_path / "in.pth", "-o", tmp_path / "out.pth", "--ratio", 0.5)
+    assert "of the parameters belong to states, so the file can hardly shrink" in out
+    torch.save(model.state_dict(), tmp_path / "plain.pth")
+    _, out, _ = aire("prune", tmp_path / "plain.pth", "-o", tmp_path / "small.pth", "--ratio", 0.5)
+    assert "hardly shrink" not in out
+
+
+def own_task(path, classes=3):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((40, 30, 2)).astype(np.float32), rng.integers(0, classes, 40)
+    y[:classes] = np.arange(classes)
+    np.savez(
+        path, **{f"{part}_{what}": v for part in ("train", "validation", "test") for what, v in (("x", x), ("y", y))}
+    )
+    return path
+
+
+def test_an_output_that_cannot_be_judged_is_taken_away(aire, tmp_path, monkeypatch):
+    """The task is fine, but judging the output fails all the same."""
+    torch.save(s4d().state_dict(), tmp_path / "in.pth")
+    (tmp_path / "out").mkdir()
+    task = own_task(tmp_path / "task.npz")
+    real, calls = evaluate.evaluate, []
+
+    def fails_later(*given):
+        calls.append(given)
+        if len(calls) > 1:
+            raise aireprune.AireError("no more")
+        return real(*given)
+
+    monkeypatch.setattr(evaluate, "evaluate", fails_later)
+    arguments = ("prune", tmp_path / "in.pth", "-o", tmp_path / "out" / "x.pth", "--ratio", 0.5, "--task", task)
+    code, _, err = aire(*arguments)
+    assert (code, err.splitlines()[-1]) == (1, "aire: no more")
+    assert list((tmp_path / "out").iterdir()) == []
+    monkeypatch.setattr(evaluate, "evaluate", real)
+    assert aire(*arguments)[0] == 0
+
+
+@pytest.mark.parametrize("task", ["digits", "task.npz"])
+def test_a_task_that_is_not_there_or_does_not_fit_is_refused_first(aire, tmp_path, task):
+    torch.save(s4d().state_dict(), tmp_path / "in.pth")
+    own_task(tmp_path / "task.npz", classes=7)
+    name = tmp_path / task if task.endswith(".npz") else task
+    code, _, err = aire("prune", tmp_path / "in.pth", "-o", tmp_path / "out.pth", "--ratio", 0.5, "--task", name)
+    assert code == 1
+    assert "task" in err
+    assert not (tmp_path / "out.pth").exists()
+
+
+def test_the_target_and_the_inputs_are_checked_before_work(aire, tmp_path, monkeypatch):
+    torch.save(s4d().state_dict(), tmp_path / "in.pth")
+    (tmp_path / "there.pth").write_text("mine")
+    monkeypatch.setattr("aireprune.tasks.load_task", lambda name: pytest.fail("work has begun"))
+    code, _, err = aire("prune", tmp_path / "in.pth", "-o", tmp_path / "there.pth", "--max-drop", 1, "--task", "smnist")
+    assert code == 1
+    assert "exists already" in err
+    arguments = ("--ratio", 0.5, "--calibrate", tmp_path / "nowhere.npy", "--task", "smnist")
+    code, _, err = aire("prune", tmp_path / "in.pth", "-o", tmp_path / "new.pth", *arguments)
+    assert code == 1
+    assert "no calibration inputs" in err
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_was_there_before_stays(tmp_path, overwrite):
+    (tmp_path / "out.json").write_text("mine")
+
+    def fail():
+        with withdrawn_on_failure(tmp_path / "out.pth", overwrite):
+            (tmp_path / "out.pth").write_text("new")
+            (tmp_path / "out.plan.json").write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    left = ["out.json", "out.plan.json", "out.pth"] if overwrite else ["out.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+
+
+def test_sigterm_leaves_nothing_behind(tmp_path):
+    """A real `aire prune`, terminated while it judges its output."""
+    torch.save(s4d().state_dict(), tmp_path / "in.pth")
+    (tmp_path / "out").mkdir()
+    task, mark = own_task(tmp_path / "task.npz"), tmp_path / "judging"
+    code = (
+        "import sys, time; from pathlib import Path; from aireprune.tasks import evaluate; from aireprune import cli\n"
+        "real, calls = evaluate.evaluate, []\n"
+        "def slow(*given):\n"
+        "    calls.append(1)\n"
+        f"    return real(*given) if len(calls) < 2 else (Path({str(mark)!r}).touch(), time.sleep(60))\n"
+        "evaluate.evaluate = slow\n"
+        "cli.main()\n"
+    )
+    arguments = ["prune", tmp_path / "in.pth", "-o", tmp_path / "out" / "x.pth", "--ratio", "0.5", "--task", task]
+    with subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stderr=subprocess.PIPE) as running:
+        for _ in range(600):
+            if mark.exists() or running.poll() is not None:
+                break
+            time.sleep(0.1)
+        assert (tmp_path / "out" / "x.pth").exists()
+        os.kill(running.pid, signal.SIGTERM)
+        assert running.wait(timeout=30) == 143
+    assert list((tmp_path / "out").iterdir()) == []
