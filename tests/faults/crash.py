@@ -22,7 +22,8 @@ from faults.forks import in_fork
 from faults.measure import half, listing
 
 from aireprune.errors import AireError
-from aireprune.files import copying, open_checkpoint, rename, write_folder
+from aireprune.files import open_checkpoint, write_folder
+from aireprune.files.writing import copying, rename
 
 PATCHED = ("fsync", "pwrite", "ftruncate", "copy_file_range", "write")
 AUDITED = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate", "os.chmod")

@@ -21,7 +21,7 @@ from faults.forks import in_fork
 
 from aireprune.errors import AireError
 from aireprune.files import open_checkpoint
-from aireprune.files.atomic import remove
+from aireprune.files.writing.atomic import remove
 
 SECONDS, SECONDS_PER_BYTE = 5.0, 2.0 / 100e6
 MEMORY = 200e6
@@ -104,7 +104,7 @@ def same_as_torch(path: Path, found: dict[str, np.ndarray]) -> None:
     """What we accept, PyTorch reads as the same numbers, or not at all."""
     import torch
 
-    from aireprune.files.torch_state import find_state, tensors
+    from aireprune.files.torch.state import find_state, tensors
 
     try:
         with warnings.catch_warnings():

@@ -25,9 +25,9 @@ from faults.fuzz import Tally, fuzz
 from faults.inputs import READERS
 from faults.measure import exercise, in_child, opened
 
-import aireprune.files.flax
+import aireprune.files.flax.checkpoint
 import aireprune.files.folder
-import aireprune.files.torch_file  # noqa: F401  (all before the first fork)
+import aireprune.files.torch.checkpoint  # noqa: F401  (all before the first fork)
 
 CHUNK = 500  # inputs per process
 ROW = "| {:<26} | {:>7} | {:>8} | {:>8} | {:>10} | {:>4} | {:>12} | {:>12} |"

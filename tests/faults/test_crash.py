@@ -5,8 +5,8 @@ import logging
 import pytest
 from faults.crash import SCENARIOS, crash_points, numbered
 
-import aireprune.files.flax
-import aireprune.files.torch_file  # noqa: F401  (both before the first fork)
+import aireprune.files.flax.checkpoint
+import aireprune.files.torch.checkpoint  # noqa: F401  (both before the first fork)
 
 STEP = 4
 

@@ -13,8 +13,8 @@ from faults.crash import KINDS, Scenario, Write
 from faults.forks import in_fork
 from faults.measure import listing
 
-import aireprune.files.flax
-import aireprune.files.torch_file  # noqa: F401  (both before the first fork)
+import aireprune.files.flax.checkpoint
+import aireprune.files.torch.checkpoint  # noqa: F401  (both before the first fork)
 from aireprune.errors import AireError
 from aireprune.files import open_checkpoint
 from aireprune.files.signals import stopped_cleanly

@@ -135,7 +135,7 @@ def test_names_are_shown_escaped_and_cut(tmp_path):
 
 def test_opening_what_a_killed_run_left_half_replaced(source, tmp_path):
     def killed():
-        from aireprune.files import journal
+        from aireprune.files.writing import journal
 
         step, done = journal.rename_new, []
         journal.rename_new = lambda *a: os.kill(os.getpid(), 9) if done else (done.append(1), step(*a))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aireprune.bench.process import run_command
-from aireprune.files.atomic import remove
+from aireprune.files.writing.atomic import remove
 
 
 def bench_checkpoint(

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from aireprune.files.atomic import atomic_folder
 from aireprune.files.dtypes import encode
-from aireprune.files.safetensors_header import Entry, header_bytes
+from aireprune.files.safetensors.header import Entry, header_bytes
+from aireprune.files.writing.atomic import atomic_folder
 
 FORMATS = {"float16": ("F16", 2), "float32": ("F32", 4), "bfloat16": ("BF16", 2)}  # safetensors code, bytes
 BLOCK = 1 << 20  # elements of the random block that large matrices repeat

@@ -229,7 +229,7 @@ def _source(ckpt: Path, config: Path | None, job: Job) -> FileSource:
 
 def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bool) -> None:
     """Whatever can be known to fail fails before minutes of work."""
-    from aireprune.files.atomic import refuse_existing
+    from aireprune.files.writing.atomic import refuse_existing
     from aireprune.pruning.prune import check_job, read_calibration
 
     refuse_existing(target, overwrite)

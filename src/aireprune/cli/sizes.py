@@ -75,7 +75,7 @@ def withdrawn_on_failure(target: Path, overwrite: bool) -> Iterator[None]:
     With `overwrite` the old output is gone by then, and the new one, which is whole, stays.
     """
     from aireprune.files.single import beside
-    from aireprune.files.temporaries import remove
+    from aireprune.files.writing.temporaries import remove
 
     made = [path for path in (target, beside(target, "json"), beside(target, "plan.json")) if not path.exists()]
     try:

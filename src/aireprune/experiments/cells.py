@@ -14,7 +14,7 @@ import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.experiments.stored import number, text, understood, whole
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 
 Packed = str | tuple[float, ...]
 

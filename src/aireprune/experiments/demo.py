@@ -19,7 +19,7 @@ from aireprune.experiments.pruner import Pruner, load_model
 from aireprune.experiments.request import Cell
 from aireprune.experiments.timing import take_turns
 from aireprune.experiments.variants import Variant
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 from aireprune.models.saving import save_model
 from aireprune.pruning.plan import Plan
 from aireprune.tasks.base import Task

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aireprune.experiments.charts import line_chart
 from aireprune.experiments.summary import Summary
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 
 
 def curves(summary: Summary, title: str) -> str:

@@ -14,7 +14,7 @@ from aireprune.experiments.cells import Key, LayerCount, Result, Results, layer_
 from aireprune.experiments.request import SweepRequest
 from aireprune.experiments.statistics import interval, paired_p_value
 from aireprune.experiments.stored import bounds, number, read_object, text, understood, whole
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 from aireprune.tasks.base import Task
 
 FULL = Key("full", 0.0, 0)

@@ -19,7 +19,7 @@ from aireprune.experiments.pruner import Pruner, sweep_inputs
 from aireprune.experiments.request import SweepRequest
 from aireprune.experiments.stored import read_object, understood
 from aireprune.experiments.summary import FULL, Summary, summarise
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 from aireprune.pruning.plan import Plan
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import per_example

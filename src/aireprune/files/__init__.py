@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from aireprune.files.base import Checkpoint
     from aireprune.files.folder import write_folder
     from aireprune.files.open import open_checkpoint
-    from aireprune.files.safetensors_file import Raw
+    from aireprune.files.safetensors.checkpoint import Raw
 
 __all__ = ["Checkpoint", "Raw", "open_checkpoint", "write_folder"]
 
-_HOME = {"Checkpoint": "base", "Raw": "safetensors_file", "open_checkpoint": "open", "write_folder": "folder"}
+_HOME = {"Checkpoint": "base", "Raw": "safetensors.checkpoint", "open_checkpoint": "open", "write_folder": "folder"}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,18 +17,18 @@ import numpy as np
 
 from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError, shown
-from aireprune.files.atomic import atomic_folder, explained, refuse_existing
 from aireprune.files.configs import CONFIG, ConfigLike, find_config
 from aireprune.files.folder_parts import companions, find_parts
-from aireprune.files.journal import settle
 from aireprune.files.json_text import json_text
 from aireprune.files.links import real
 from aireprune.files.open import open_weights
 from aireprune.files.reading import ends, open_plain
 from aireprune.files.refusals import HEAD, TAIL, refuse_foreign
-from aireprune.files.safetensors_file import Raw, write_arrays
+from aireprune.files.safetensors.checkpoint import Raw, write_arrays
 from aireprune.files.single import KINDS
 from aireprune.files.weights import Size, Weights, check_names
+from aireprune.files.writing.atomic import atomic_folder, explained, refuse_existing
+from aireprune.files.writing.journal import settle
 
 FORMAT = "aireprune"
 PLAN = "plan.json"

@@ -8,11 +8,11 @@ from typing import Any
 
 from aireprune.errors import AireError
 from aireprune.files.base import Checkpoint
-from aireprune.files.journal import settle
 from aireprune.files.reading import ends
 from aireprune.files.refusals import HEAD, TAIL, refuse_by_suffix, refuse_foreign, refuse_missing
 from aireprune.files.single import KINDS, SingleCheckpoint
 from aireprune.files.weights import Weights
+from aireprune.files.writing.journal import settle
 
 
 def open_checkpoint(path: str | Path, config: Mapping[str, Any] | str | Path | None = None) -> Checkpoint:
@@ -47,14 +47,14 @@ def open_checkpoint(path: str | Path, config: Mapping[str, Any] | str | Path | N
 def open_weights(path: Path, kind: str) -> Weights:
     """One file of weights of a known kind."""
     if kind == "safetensors":
-        from aireprune.files.safetensors_file import SafetensorsFile
+        from aireprune.files.safetensors.checkpoint import SafetensorsFile
 
         return SafetensorsFile(path)
     if kind == "torch":
-        from aireprune.files.torch_file import TorchFile
+        from aireprune.files.torch.checkpoint import TorchFile
 
         return TorchFile(path)
-    from aireprune.files.flax import FlaxFile
+    from aireprune.files.flax.checkpoint import FlaxFile
 
     return FlaxFile(path)
 

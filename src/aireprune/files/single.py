@@ -10,11 +10,11 @@ import numpy as np
 
 from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError
-from aireprune.files.atomic import atomic_paths, explained
 from aireprune.files.configs import ConfigLike, find_config
 from aireprune.files.json_text import json_text
 from aireprune.files.links import refuse_own
 from aireprune.files.weights import Weights, check_names
+from aireprune.files.writing.atomic import atomic_paths, explained
 
 KINDS = {
     ".safetensors": "safetensors",

@@ -13,7 +13,7 @@ from typing import Any
 
 from aireprune.errors import AireError
 from aireprune.families import Found, Layer, StateAxes, Units
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
 

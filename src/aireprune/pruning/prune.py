@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.errors import AireError
-from aireprune.files.atomic import refuse_existing
+from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.pruning.plan import Plan

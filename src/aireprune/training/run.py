@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from aireprune.errors import AireError
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 from aireprune.models.create import AnyConfig, new_model
 from aireprune.tasks.base import Split, Task
 from aireprune.tasks.evaluate import evaluate

@@ -18,7 +18,7 @@ from aireprune.experiments.paper.tables import (
     speed_table,
 )
 from aireprune.experiments.stored import number, read_object, text, understood
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 
 BEGIN, END = "<!-- reading -->", "<!-- end of reading -->"
 

@@ -20,7 +20,7 @@ from aireprune.experiments.request import Cell, SweepRequest
 from aireprune.experiments.stored import number, read_object, understood, whole
 from aireprune.experiments.summary import Summary
 from aireprune.experiments.timing import speedup, take_turns
-from aireprune.files.atomic import atomic_path
+from aireprune.files.writing.atomic import atomic_path
 from aireprune.models.evaluation import evaluation_mode
 from aireprune.tasks import load_task
 from aireprune.tasks.base import Task

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from aireprune.files.pickle_machine import ENTRY, SET, SMALL, Builder, checked_attributes, checked_key
 from aireprune.files.shapes import MOST, elements, is_shape
+from aireprune.files.torch.pickle_machine import ENTRY, SET, SMALL, Builder, checked_attributes, checked_key
 
 TENSOR_COST = 1000  # bytes of a tensor without its values, and what PyTorch keeps about it
 STORAGES = {

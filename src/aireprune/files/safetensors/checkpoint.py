@@ -16,13 +16,13 @@ import numpy as np
 
 from aireprune.arrays import Edit, Shape
 from aireprune.errors import shown
-from aireprune.files.copying import copy_range, read_at, write_at
 from aireprune.files.dtypes import BFLOAT16, BITS, NUMPY, code_of, decode, encode
-from aireprune.files.finite import check_finite, edited
 from aireprune.files.reading import open_plain
-from aireprune.files.safetensors_header import Entry, Header, header_bytes, header_room, read_header
+from aireprune.files.safetensors.header import Entry, Header, header_bytes, header_room, read_header
 from aireprune.files.shapes import elements
 from aireprune.files.weights import Size
+from aireprune.files.writing.copying import copy_range, read_at, write_at
+from aireprune.files.writing.finite import check_finite, edited
 
 
 class Raw(NamedTuple):

@@ -8,7 +8,8 @@ import pytest
 from file_helpers import failing, half, listing
 
 from aireprune.errors import AireError
-from aireprune.files import flax_codec, open_checkpoint
+from aireprune.files import open_checkpoint
+from aireprune.files.flax import codec as flax_codec
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "s5").glob("*.msgpack"))
 

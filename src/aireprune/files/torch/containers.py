@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import torch
 
 from aireprune.errors import AireError, shown
-from aireprune.files.pickle_machine import Machine, UnknownNameError
 from aireprune.files.reading import open_plain
 from aireprune.files.refusals import PICKLE, refuse_foreign_archive
-from aireprune.files.torch_tensors import Storage, TensorTable
-from aireprune.files.zip_records import Record, check_stored, read_directory, unpack
+from aireprune.files.torch.pickle_machine import Machine, UnknownNameError
+from aireprune.files.torch.tensors import Storage, TensorTable
+from aireprune.files.torch.zip_records import Record, check_stored, read_directory, unpack
 
 LARGEST_PICKLE = 32 << 20
 MOST_UNPACKED = 64 << 20  # bytes of compressed storages that are unpacked into memory

@@ -15,7 +15,7 @@ import numpy as np
 
 from aireprune.errors import AireError, shown
 from aireprune.files.dtypes import cast, to_bfloat16, widen
-from aireprune.files.msgpack_tree import Extension, Listing, Map, Node, Number, Parser, Span, Text
+from aireprune.files.flax.msgpack_tree import Extension, Listing, Map, Node, Number, Parser, Span, Text
 from aireprune.files.shapes import elements, is_shape
 
 NDARRAY = 1

@@ -11,8 +11,9 @@ import torch
 from file_helpers import half
 
 from aireprune.errors import AireError
-from aireprune.files import open_checkpoint, torch_layouts
-from aireprune.files.pickle_machine import INSTRUCTIONS
+from aireprune.files import open_checkpoint
+from aireprune.files.torch import containers as torch_layouts
+from aireprune.files.torch.pickle_machine import INSTRUCTIONS
 
 
 def repacked(path, method=zipfile.ZIP_DEFLATED):

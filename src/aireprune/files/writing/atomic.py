@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from aireprune.errors import AireError
-from aireprune.files.journal import rename_together, settle
-from aireprune.files.rename import exchange, rename_new
-from aireprune.files.sync import sync, sync_folder
-from aireprune.files.temporaries import Temporary, remove, sweep
+from aireprune.files.writing.journal import rename_together, settle
+from aireprune.files.writing.rename import exchange, rename_new
+from aireprune.files.writing.sync import sync, sync_folder
+from aireprune.files.writing.temporaries import Temporary, remove, sweep
 
 __all__ = ["atomic_folder", "atomic_path", "atomic_paths", "explained", "refuse_existing", "remove"]
 

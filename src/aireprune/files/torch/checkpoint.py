@@ -18,10 +18,10 @@ import torch
 from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError, shown
 from aireprune.files.dtypes import cast, to_bfloat16
-from aireprune.files.finite import edited
-from aireprune.files.torch_layouts import open_layout
-from aireprune.files.torch_state import carried, find_state, tensors
+from aireprune.files.torch.containers import open_layout
+from aireprune.files.torch.state import carried, find_state, tensors
 from aireprune.files.weights import Keys, Size, named
+from aireprune.files.writing.finite import edited
 
 MOST_EXPANDED = 64 << 20  # bytes that a tensor may have beyond those that are stored for it
 

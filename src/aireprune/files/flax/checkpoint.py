@@ -15,13 +15,13 @@ import numpy as np
 
 from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError, shown
-from aireprune.files.copying import copy_range, read_at
-from aireprune.files.finite import edited
-from aireprune.files.flax_codec import CHUNKED, Array, as_array, encode, map_header, pack_array
-from aireprune.files.msgpack_tree import Map, Node, Parser, Span
+from aireprune.files.flax.codec import CHUNKED, Array, as_array, encode, map_header, pack_array
+from aireprune.files.flax.msgpack_tree import Map, Node, Parser, Span
 from aireprune.files.reading import open_plain
 from aireprune.files.shapes import elements
 from aireprune.files.weights import Keys, Size, named
+from aireprune.files.writing.copying import copy_range, read_at
+from aireprune.files.writing.finite import edited
 
 OPTIMISER = {"opt_state", "optimizer", "optimizer_state", "opt_states"}
 

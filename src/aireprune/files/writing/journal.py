@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from aireprune.errors import AireError, shown
-from aireprune.files.rename import exchange, rename_new
-from aireprune.files.sync import sync_folder
-from aireprune.files.temporaries import Temporary, hidden, is_hidden_name, remove, same_file
+from aireprune.files.writing.rename import exchange, rename_new
+from aireprune.files.writing.sync import sync_folder
+from aireprune.files.writing.temporaries import Temporary, hidden, is_hidden_name, remove, same_file
 
 log = logging.getLogger("aireprune.files")
 LONGEST = 1 << 20  # bytes of a journal

@@ -11,11 +11,11 @@ import pytest
 from file_helpers import killed_child, listing
 
 from aireprune.errors import AireError
-from aireprune.files import atomic, journal, rename
-from aireprune.files.atomic import atomic_folder, atomic_path, atomic_paths
-from aireprune.files.journal import journal_of
 from aireprune.files.signals import stopped_cleanly
-from aireprune.files.temporaries import Temporary
+from aireprune.files.writing import atomic, journal, rename
+from aireprune.files.writing.atomic import atomic_folder, atomic_path, atomic_paths
+from aireprune.files.writing.journal import journal_of
+from aireprune.files.writing.temporaries import Temporary
 
 
 @pytest.fixture(params=["renameat2", "link", "neither"])

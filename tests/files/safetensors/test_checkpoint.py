@@ -13,8 +13,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from aireprune.errors import AireError
-from aireprune.files import copying, open_checkpoint, safetensors_header
-from aireprune.files.safetensors_header import read_header
+from aireprune.files import open_checkpoint
+from aireprune.files.safetensors import header as safetensors_header
+from aireprune.files.safetensors.header import read_header
+from aireprune.files.writing import copying
 
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.int64, torch.int32,

@@ -1,0 +1,1 @@
+"""Flax checkpoints: trees of arrays in msgpack."""

@@ -1,0 +1,1 @@
+"""PyTorch files, read so that nothing in them can run code."""
