@@ -63,6 +63,16 @@ def test_a_wrong_checksum_is_found_when_a_tensor_is_read_or_copied(source, tmp_p
     assert not (tmp_path / "y.pt").exists()
 
 
+def test_a_storage_that_is_called_a_folder_is_refused(source):
+    """torch.load takes its bytes from memory that nobody has written to."""
+    data = bytearray(source.read_bytes())
+    entry = data.index(b"PK\1\2", data.index(b"PK\1\2") + 4)
+    data[entry + 38] |= 16
+    source.write_bytes(data)
+    with pytest.raises(AireError, match="is encrypted, a folder, or compressed"):
+        open_checkpoint(source)
+
+
 def test_checksums_that_were_not_computed_are_not_compared(tmp_path):
     before = torch.serialization.get_crc32_options()
     torch.serialization.set_crc32_options(False)

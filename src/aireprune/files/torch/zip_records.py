@@ -20,6 +20,7 @@ LARGEST_DIRECTORY = 32 << 20
 END, END64, END64_PLACE, ENTRY, LOCAL = b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\1\2", b"PK\3\4"
 UNKNOWN = 0xFFFFFFFF  # a size that is too large for its field, given elsewhere
 CHUNK = 4 << 20
+ENCRYPTED, FOLDER = 1, 16  # a flag and an attribute; PyTorch reads no bytes of a record that is called a folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,9 @@ def read_directory(path: Path, file: BinaryIO) -> dict[str, Record]:
         if record.name in records:
             raise _damaged(path, f"{shown(record.name)} occurs twice")
         if record.method not in (STORED, DEFLATED):
-            raise _damaged(path, f"{shown(record.name)} is encrypted, or compressed in a way that is not read")
+            raise _damaged(
+                path, f"{shown(record.name)} is encrypted, a folder, or compressed in a way that is not read"
+            )
         records[record.name] = record
     _check_apart(path, records, place)
     return records
@@ -115,7 +118,7 @@ def _entry(raw: bytes, at: int, file: BinaryIO) -> tuple[Record, int]:
     if raw[at : at + 4] != ENTRY:
         raise IndexError
     flags, method, _, crc, packed, size, name, extra, comment = struct.unpack("<HHIIIIHHH", raw[at + 8 : at + 34])
-    (local,) = struct.unpack("<I", raw[at + 42 : at + 46])
+    attributes, local = struct.unpack("<II", raw[at + 38 : at + 46])
     named = at + 46 + name
     packed, size, local = _wide(raw[named : named + extra], size, packed, local)
     file.seek(local)
@@ -125,7 +128,7 @@ def _entry(raw: bytes, at: int, file: BinaryIO) -> tuple[Record, int]:
     start = local + 30 + sum(struct.unpack("<HH", header[26:30]))
     record = Record(
         name=raw[at + 46 : named].decode(),
-        method=-1 if flags & 1 else method,
+        method=-1 if flags & ENCRYPTED or attributes & FOLDER else method,
         start=start,
         packed=packed,
         size=size,
