@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from aireprune import cli
 from aireprune.errors import AireError
@@ -31,6 +33,27 @@ def test_help_imports_nothing_heavy():
     assert done.returncode == 0, done.stderr
     listed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("│ ") and line[2].isalpha()]
     assert tuple(listed) == COMMANDS
+
+
+PRUNE = """
+import sys
+from aireprune.cli import main
+sys.argv = ["aire", "prune", sys.argv[1], "-o", sys.argv[2], "--ratio", "0.5"]
+main()
+heavy = {"torch", "numba", "transformers"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def test_a_safetensors_file_is_pruned_without_torch(tmp_path):
+    rng = np.random.default_rng(0)
+    shapes = {"A_log": (8, 4), "x_proj.weight": (10, 8), "dt_proj.weight": (8, 2), "dt_proj.bias": (8,)}
+    tensors = {f"l.{name}": rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file(tensors, tmp_path / "in.safetensors")
+    paths = [str(tmp_path / "in.safetensors"), str(tmp_path / "out.safetensors")]
+    done = subprocess.run([sys.executable, "-c", PRUNE, *paths], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.safetensors").exists()
 
 
 @pytest.mark.parametrize(
