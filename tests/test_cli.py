@@ -39,7 +39,10 @@ PRUNE = """
 import sys
 from aireprune.cli import main
 sys.argv = ["aire", "prune", sys.argv[1], "-o", sys.argv[2], "--ratio", "0.5"]
-main()
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
 heavy = {"torch", "numba", "transformers"} & set(sys.modules)
 assert not heavy, heavy
 """
