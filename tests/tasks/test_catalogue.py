@@ -7,7 +7,7 @@ from shared_data import shared
 
 from aireprune.errors import AireError
 from aireprune.tasks import TASKS, load_task
-from aireprune.tasks.catalogue import GENERATED, LAYOUTS, catalogue
+from aireprune.tasks.catalogue import GENERATED, PLACES, catalogue
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name not in GENERATED])
@@ -17,7 +17,7 @@ def test_missing_data_names_the_place_and_the_way(data, name):
     message = str(error.value)
     assert str(data) in message
     assert "AIRE_DATA" in message
-    assert LAYOUTS[name][0] in message
+    assert PLACES[name][0] in message
     assert any(word in message for word in ("Put ", "Unpack "))
 
 
@@ -34,7 +34,7 @@ def test_the_list_of_tasks(data):
     assert entries["smnist"].data == str(data / "mnist.npz")
     assert entries["listops"].data == "generated"
     assert entries["speech"].data is None
-    assert set(LAYOUTS) | set(GENERATED) == set(TASKS)
+    assert set(PLACES) | set(GENERATED) == set(TASKS)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_list_of_tasks(data):
     ],
 )
 def test_the_data_at_hand(monkeypatch, name, sizes, shape):
-    monkeypatch.setenv("AIRE_DATA", str(shared(LAYOUTS[name][0]).parent))
+    monkeypatch.setenv("AIRE_DATA", str(shared(PLACES[name][0]).parent))
     task = load_task(name)
     assert (len(task.train), len(task.validation), len(task.test)) == sizes
     assert task.batch(task.test.rows(slice(0, 2))).x.shape == shape

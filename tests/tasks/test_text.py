@@ -1,4 +1,4 @@
-"""IMDB in its three layouts: small files in the original formats."""
+"""IMDB in its three forms: small files in the original formats."""
 
 from __future__ import annotations
 

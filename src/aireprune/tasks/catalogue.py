@@ -8,20 +8,20 @@ from aireprune.tasks import TASKS, images, language, listops, pathfinder, retrie
 from aireprune.tasks.base import locate
 
 GENERATED = ("listops", "listops-mini", "pathfinder", "pathfinder-mini", "pathx")
-LAYOUTS: dict[str, tuple[str, ...]] = {
+PLACES: dict[str, tuple[str, ...]] = {
     "listops": listops.FOLDERS,
-    "text": text.layouts("train"),
-    "text-mini": text.layouts("train"),
-    "retrieval": retrieval.LAYOUTS,
-    "retrieval-mini": text.layouts("train"),
-    "image": images.cifar_layouts("train"),
-    "pathfinder": pathfinder.layouts(32),
-    "pathx": pathfinder.layouts(128),
+    "text": text.places("train"),
+    "text-mini": text.places("train"),
+    "retrieval": retrieval.PLACES,
+    "retrieval-mini": text.places("train"),
+    "image": images.cifar_places("train"),
+    "pathfinder": pathfinder.places(32),
+    "pathx": pathfinder.places(128),
     "speech": speech.FOLDERS,
     "speech-8k": speech.FOLDERS,
     "speech-mini": speech.MINI,
     "smnist": ("mnist.npz",),
-    "lm": language.layouts("train"),
+    "lm": language.places("train"),
     "lm-mini": language.SHAKESPEARE,
     "scifar_rgb": ("cifar10_rgb_train512.npz",),
 }
@@ -42,7 +42,7 @@ def catalogue() -> list[ListedTask]:
 
 
 def _data(name: str) -> str | None:
-    path = locate(LAYOUTS.get(name, ()))
+    path = locate(PLACES.get(name, ()))
     if path is not None:
         return str(path)
     return "generated" if name in GENERATED else None

@@ -55,13 +55,13 @@ def scifar_rgb() -> Task:
     return Task("scifar_rgb", 1024, 3, 10, normalised(1024, CIFAR_MEAN, CIFAR_STD), train, validation, test)
 
 
-def cifar_layouts(part: str) -> tuple[str, ...]:
+def cifar_places(part: str) -> tuple[str, ...]:
     return (f"cifar10_gray_{part}.npz", "cifar-10-batches-bin", "cifar-10-binary.tar.gz")
 
 
 def grey_cifar(part: str) -> Split:
     """All images of "train" or "test" (N, 1024)."""
-    names, pickled = cifar_layouts(part), data_folder() / "cifar-10-batches-py"
+    names, pickled = cifar_places(part), data_folder() / "cifar-10-batches-py"
     if pickled.is_dir() and locate(names) is None:
         raise AireError(f"{pickled} is pickled, which can run code when it is read, so it is not read. {CIFAR_HOW}")
     path = find_data("image", names, CIFAR_HOW)

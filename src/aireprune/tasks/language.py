@@ -35,13 +35,13 @@ def lm_mini() -> Task:
     )
 
 
-def layouts(part: str) -> tuple[str, ...]:
+def places(part: str) -> tuple[str, ...]:
     names = [f"{folder}/wiki.{part}.{end}" for folder in FOLDERS for end in ("raw", "tokens")]
     return (*names, f"wikitext2_{part}.txt.xz", f"wikitext2_{part}.txt")
 
 
 def _wikitext(part: str) -> Split:
-    path = find_data("lm", layouts(part), HOW)
+    path = find_data("lm", places(part), HOW)
     text = read_bytes(path)
     if len(text) <= LENGTH:
         raise AireError(f"{path} has {len(text)} bytes, too few for one window of {LENGTH}. {HOW}")

@@ -40,12 +40,12 @@ def pathfinder_mini() -> Task:
     return _task("pathfinder-mini", MINI, sections(generated(MINI, sum(MINI_COUNTS)), *MINI_COUNTS))
 
 
-def layouts(size: int) -> tuple[str, ...]:
+def places(size: int) -> tuple[str, ...]:
     return lra(f"pathfinder{size}/{LEVEL}")
 
 
 def _paper(name: str, style: Style) -> Task:
-    level = locate(layouts(style.size))
+    level = locate(places(style.size))
     if level is not None:
         return _task(name, style, read_folder(level, style.size))
     return _task(name, style, sections(generated(style, sum(COUNTS)), *COUNTS))

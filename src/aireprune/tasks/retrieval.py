@@ -12,7 +12,7 @@ from aireprune.tasks.cache import cached, stamp, write_arrays
 from aireprune.tasks.text import Review, reviews
 
 LENGTH = 4000
-LAYOUTS = tuple(f"{folder}/new_aan_pairs.train.tsv" for folder in (*lra("tsv_data"), "aan"))
+PLACES = tuple(f"{folder}/new_aan_pairs.train.tsv" for folder in (*lra("tsv_data"), "aan"))
 HOW = "Unpack lra_release.gz of github.com/google-research/long-range-arena there."
 WINDOW = 256
 SHIFTS = (128, 192)
@@ -21,7 +21,7 @@ MINI_TEST = 4_000
 
 def retrieval() -> Task:
     """ACL Anthology Network, are two papers linked by a citation: 147,086 / 18,090 / 17,437 pairs of up to 4,000 bytes."""
-    first = find_data("retrieval", LAYOUTS, HOW)
+    first = find_data("retrieval", PLACES, HOW)
     splits = [read_pairs(first.with_name(f"new_aan_pairs.{part}.tsv")) for part in ("train", "eval", "test")]
     return Task("retrieval", LENGTH, 256, 2, tokens, *splits)
 

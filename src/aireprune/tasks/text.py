@@ -44,14 +44,14 @@ def _imdb(name: str, length: int, test_count: int | None = None) -> Task:
     return Task(name, length, 256, 2, tokens, train, validation, test)
 
 
-def layouts(part: str) -> tuple[str, ...]:
+def places(part: str) -> tuple[str, ...]:
     exported = (f"imdb_{part}.jsonl.xz", f"imdb_{part}.jsonl", f"imdb/{part}.jsonl")
     return (*exported, f"aclImdb/{part}", "aclImdb_v1.tar.gz")
 
 
 def reviews(part: str, task: str) -> list[Review]:
-    """(label, text) of every review of "train" or "test", from whichever of the known layouts is there."""
-    path = find_data(task, layouts(part), HOW)
+    """(label, text) of every review of "train" or "test", from whichever of the known places is there."""
+    path = find_data(task, places(part), HOW)
     try:
         found = _read(path, part)
     except DAMAGE as error:

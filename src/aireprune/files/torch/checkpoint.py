@@ -18,7 +18,7 @@ import torch
 from aireprune.arrays import Edit, Shape
 from aireprune.errors import AireError, shown
 from aireprune.files.dtypes import cast, to_bfloat16
-from aireprune.files.torch.containers import open_layout
+from aireprune.files.torch.containers import open_container
 from aireprune.files.torch.state import carried, find_state, tensors
 from aireprune.files.weights import Keys, Size, named
 from aireprune.files.writing.finite import edited
@@ -31,7 +31,7 @@ class TorchFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._layout = open_layout(path)
+        self._layout = open_container(path)
         keys = find_state(self._layout.loaded)
         if keys is None:
             raise AireError(

@@ -1,4 +1,4 @@
-"""The two layouts of PyTorch files: zip archives, and the sequence of pickles that came before them.
+"""The two kinds of PyTorch files: zip archives, and the sequence of pickles that came before them.
 
 Both are read the same way: the pickle is run by `Machine`, and the storages it refers to are mapped from the file, so
 that values are only read from the disk when they are asked for.
@@ -25,7 +25,7 @@ MOST_UNPACKED = 64 << 20  # bytes of compressed storages that are unpacked into 
 MAGIC = 0x1950A86A20F9469CFC6C
 
 
-class Layout(Protocol):
+class Container(Protocol):
     """A PyTorch file that is open."""
 
     loaded: Any  # what was saved
@@ -35,8 +35,8 @@ class Layout(Protocol):
         ...
 
 
-def open_layout(path: Path) -> Layout:
-    """Open a PyTorch file of either layout."""
+def open_container(path: Path) -> Container:
+    """Open a PyTorch file of either kind."""
     with open_plain(path) as file:
         magic = file.read(4)
     if not magic:
@@ -45,7 +45,7 @@ def open_layout(path: Path) -> Layout:
     if not zipped and magic[:1] != b"\x80":
         raise AireError(f"{path} is not a PyTorch file: it begins with {magic!r}, neither a zip archive nor a pickle.")
     try:
-        return ZipLayout(path) if zipped else OldLayout(path)
+        return ZipContainer(path) if zipped else OldContainer(path)
     except UnknownNameError as error:
         raise AireError(
             f"{path} holds more than tensors ({shown(error)}), and reading that could run code; "
@@ -56,7 +56,7 @@ def open_layout(path: Path) -> Layout:
         raise AireError(f"{path} is damaged or truncated: its pickle cannot be read ({reason}).") from None
 
 
-class ZipLayout:
+class ZipContainer:
     """A zip archive: NAME/data.pkl with the pickle, NAME/data/KEY with each storage."""
 
     def __init__(self, path: Path) -> None:
@@ -78,7 +78,7 @@ class ZipLayout:
         self._keys = table.fill(lambda part: _part(storages[part.key], part))
 
     def check(self, tensor: torch.Tensor | None = None) -> None:
-        """See `Layout.check`."""
+        """See `Container.check`."""
         keys = set(self._keys.values()) if tensor is None else {self._keys[id(tensor)]}
         with open_plain(self._path) as file:
             for key in keys - self._checked:
@@ -113,7 +113,7 @@ class ZipLayout:
         return _as_storage(unpack(self._path, file, record, MOST_UNPACKED))
 
 
-class OldLayout:
+class OldContainer:
     """Pickles one after the other (magic number, protocol, system, the object, the keys), then the storages."""
 
     def __init__(self, path: Path) -> None:
@@ -137,7 +137,7 @@ class OldLayout:
         table.fill(lambda part: _part(storages[part.key], part))
 
     def check(self, tensor: torch.Tensor | None = None) -> None:
-        """This layout has no checksums."""
+        """This kind has no checksums."""
 
 
 def _run(data: Any, place: int) -> tuple[Any, int]:
