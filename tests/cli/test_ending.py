@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -122,3 +123,10 @@ def test_names_do_not_reach_the_terminal_as_control_sequences(aire, tmp_path):
     assert code == 0, err
     assert r"layers\x1b]0;owned\x07" in out
     assert "\x1b" not in out + err
+
+
+def test_what_the_library_logs_is_a_note(aire, capsys):
+    assert aire("methods")[0] == 0
+    assert aire("methods")[0] == 0  # the second start adds no second handler
+    logging.getLogger("aireprune.files").warning("A run that was killed had begun to write %s.", "out\x07")
+    assert capsys.readouterr().err == "note: A run that was killed had begun to write out\\x07.\n"

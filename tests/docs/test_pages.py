@@ -23,7 +23,13 @@ PATH = re.compile(rf"(?<![\w./-])((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*
 MODULE = re.compile(r"\baireprune\.(\w+(?:\.\w+)*)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-OTHER_PROGRAMS = ("pip ", "torchrun ", "pre-commit ", ".venv/bin/python -m pytest")
+OTHER_PROGRAMS = (
+    "OMP_NUM_THREADS=1 python tests/faults/run.py",
+    "pip ",
+    "torchrun ",
+    "pre-commit ",
+    ".venv/bin/python -m pytest",
+)
 
 pages = pytest.mark.parametrize("page", PAGES, ids=NAMES)
 

@@ -28,7 +28,7 @@ from aireprune.cli import (
     tasks,
     train,
 )
-from aireprune.cli.ending import Commands, Ended, replace_what_cannot_be_shown, stop
+from aireprune.cli.ending import Commands, Ended, replace_what_cannot_be_shown, show_what_is_logged, stop
 from aireprune.files.signals import stopped_cleanly
 
 COMMANDS = (
@@ -83,6 +83,7 @@ def options(
 def main() -> None:
     """Entry point: whatever goes wrong becomes one sentence on standard error and an exit status."""
     replace_what_cannot_be_shown()
+    show_what_is_logged()
     try:
         with stopped_cleanly():
             app()

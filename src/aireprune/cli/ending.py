@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 import tempfile
@@ -37,6 +38,19 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except (EOFError, KeyboardInterrupt, OSError) as problem:
             raise Ended(problem) from problem
+
+
+class _Notes(logging.Handler):
+    """What the library logs (a killed run that was completed, say), as notes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"note: {shown(record.getMessage())}", file=sys.stderr)
+
+
+def show_what_is_logged() -> None:
+    log = logging.getLogger("aireprune")
+    if not any(isinstance(handler, _Notes) for handler in log.handlers):
+        log.addHandler(_Notes(logging.WARNING))
 
 
 def replace_what_cannot_be_shown() -> None:
