@@ -11,7 +11,7 @@ import torch
 import aireprune
 from aireprune.bench.lra import LRA, make_model
 from aireprune.bench.model import bench_model, state_bytes
-from aireprune.models.mamba import MambaModel
+from aireprune.models.mamba import MambaModel, initialize
 from aireprune.models.mamba_config import MambaConfig
 
 TINY = replace(LRA["text"], h=8, n=10, length=20, d_input=3)
@@ -49,7 +49,7 @@ def test_peak_memory(checkpoints):
 
 def test_language_model(tmp_path):
     config = MambaConfig(d_input=11, d_output=11, d_model=8, layers=1, mode="tokens")
-    aireprune.save(MambaModel(config), tmp_path / "lm")
+    aireprune.save(initialize(MambaModel(config), 0), tmp_path / "lm")
     found = bench_model([tmp_path / "lm"], None, batch=2, length=9, repeats=1, memory=False)["models"]["lm"]
     assert [name.split(",")[0] for name in found["seconds"]] == ["prefill", "prefill", "decode", "decode"]
     assert all(value > 0 for value in found["per second"].values())
