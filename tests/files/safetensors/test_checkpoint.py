@@ -206,3 +206,23 @@ def test_a_tensor_that_does_not_fit_into_memory(source, monkeypatch):
     monkeypatch.setattr(copying.np, "empty", full)
     with pytest.raises(AireError, match="a tensor of 120 bytes, for which there is not enough memory"):
         checkpoint["layer.float32"]
+
+
+def test_files_of_many_gigabytes_are_opened(tmp_path):
+    """A hole of 40 GB and a tensor behind it: places in a file are no shapes, whose product is bounded."""
+    last = np.arange(6, dtype=np.float32)
+    hole = 40 << 30
+    header = json.dumps(
+        {
+            "hole": {"dtype": "U8", "shape": [hole], "data_offsets": [0, hole]},
+            "last": {"dtype": "F32", "shape": [2, 3], "data_offsets": [hole, hole + last.nbytes]},
+        }
+    ).encode()
+    path = tmp_path / "large.safetensors"
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.seek(hole, 1)
+        file.write(last.tobytes())
+    opened = open_checkpoint(path)
+    assert opened.shapes == {"hole": (hole,), "last": (2, 3)}
+    np.testing.assert_array_equal(opened["last"].ravel(), last)

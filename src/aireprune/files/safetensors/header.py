@@ -18,7 +18,7 @@ from aireprune.errors import AireError, shown
 from aireprune.files.dtypes import BITS
 from aireprune.files.json_text import parse_json
 from aireprune.files.reading import open_plain
-from aireprune.files.shapes import elements, is_shape
+from aireprune.files.shapes import MOST, elements, is_shape
 from aireprune.files.weights import LONGEST_NAME
 
 MAX_HEADER = 100_000_000  # the limit of the reference implementation
@@ -135,6 +135,12 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and not HALVES.search(value)
 
 
+def _is_place(value: Any) -> bool:
+    """Whether a value is where bytes begin and end; files may be of any size."""
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(end) is int for end in value)
+    return numbers and 0 <= value[0] <= value[1] <= MOST
+
+
 def _entry(path: Path, name: str, raw: Any) -> Entry:
     """The entry of one tensor, checked by itself."""
     if not _is_text(name) or len(name) > LONGEST_NAME:
@@ -142,7 +148,7 @@ def _entry(path: Path, name: str, raw: Any) -> Entry:
     if not isinstance(raw, dict) or raw.keys() != FIELDS or not _is_text(raw["dtype"]):
         raise _wrong(path, name, "has a malformed entry in the header; expected dtype, shape and data_offsets.")
     shape, offsets = raw["shape"], raw["data_offsets"]
-    if not is_shape(shape) or not is_shape(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+    if not is_shape(shape) or not _is_place(offsets):
         raise _wrong(path, name, f"has an impossible shape {shown(shape)} or place {shown(offsets)}.")
     entry = Entry(raw["dtype"], tuple(shape), offsets[0], offsets[1])
     bits = elements(shape) * BITS.get(entry.dtype, 1)

@@ -88,7 +88,7 @@ class TensorTable:
         start, length = 0, count
         if part and part[0] is not None:
             _, start, length = part[0]
-            if not is_shape([start, length]) or start + length > count:
+            if not is_shape([start]) or not is_shape([length]) or start + length > count:
                 raise ValueError(f"a part of storage {key} that lies outside of it")
         found = Storage(key, kind.dtype, count, start, length)
         whole = self.storages.setdefault(key, found)
