@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from aireprune.method.gramians import gramians
 from aireprune.method.system import ModalSystem
 
 CONVENTIONS = [(conj, directions) for conj in (True, False) for directions in (1, 2)]
@@ -59,3 +60,12 @@ def simulated_energy(kernel):
     """Of (d, length, o, h); both directions meet at lag 0."""
     energy = (kernel**2).sum()
     return energy + 2 * (kernel[0, 0] * kernel[1, 0]).sum() if len(kernel) == 2 else energy
+
+
+def written_out_gramians(system, horizon=None):
+    """P and Q as docs/method.md writes them, for the states (x, conj(x)) and the columns (c, conj(c)) s/2."""
+    p, q = gramians(system, horizon)
+    eye = np.eye(system.modes)
+    basis = np.block([[eye, 1j * eye], [eye, -1j * eye]])  # (x, conj x) = basis (Re x, Im x)
+    inverse = basis.conj().T / 2
+    return basis @ p @ basis.conj().T, inverse.conj().T @ q @ inverse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from modal_systems import CONVENTIONS, random_system, real_matrices, simulated_energy
+from modal_systems import CONVENTIONS, random_system, real_matrices, simulated_energy, written_out_gramians
 
 from aireprune.errors import AireError
 from aireprune.method import gramians
@@ -51,17 +51,9 @@ def test_written_out_gramians_are_those_of_the_method(conj, horizon):
     z = np.outer(lam, lam.conj())
     sums = (1 if horizon is None else 1 - z**horizon) / (1 - z)
     c = full.c.reshape(-1, len(lam))
-    p, q = gramians.written_out_gramians(system, horizon)
+    p, q = written_out_gramians(system, horizon)
     np.testing.assert_allclose(p, (full.b @ full.b.conj().T) * sums, atol=1e-10)
     np.testing.assert_allclose(q, (c.conj().T @ c) * sums.conj(), atol=1e-10)
-
-
-def test_real_covariance_of_measured_states():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(4, 50)) + 1j * rng.normal(size=(4, 50))
-    real = np.vstack([x.real, x.imag])
-    found = gramians.real_covariance(x @ x.conj().T / 50, x @ x.T / 50)
-    np.testing.assert_allclose(found, real @ real.T / 50, atol=1e-12)
 
 
 @pytest.mark.parametrize(("conj", "directions"), CONVENTIONS)
@@ -93,7 +85,7 @@ def test_h2_norm_agrees_with_slycot():
 def test_no_cancellation_next_to_the_unit_circle():
     one = np.ones((1, 1))
     system = ModalSystem(np.array([-1e-13]), np.array([np.pi / 2]), one, one[None], conj=False)
-    p, _ = gramians.written_out_gramians(system)
+    p, _ = written_out_gramians(system)
     assert p[0, 0].real == pytest.approx(1 / 2e-13, rel=1e-10)
     assert gramians.state_energies(system)[0] == pytest.approx(1 / 2e-13, rel=1e-10)
 

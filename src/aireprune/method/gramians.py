@@ -37,20 +37,6 @@ def gramians(system: ModalSystem, horizon: int | None = None) -> tuple[np.ndarra
     return _controllability(system, *sums), _observability(system, *sums)
 
 
-def written_out_gramians(system: ModalSystem, horizon: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """P and Q as docs/method.md writes them, for the states (x, conj(x)) and the columns (c, conj(c)) s/2."""
-    p, q = gramians(system, horizon)
-    eye = np.eye(system.modes)
-    basis = np.block([[eye, 1j * eye], [eye, -1j * eye]])  # (x, conj x) = basis (Re x, Im x)
-    inverse = basis.conj().T / 2
-    return basis @ p @ basis.conj().T, inverse.conj().T @ q @ inverse
-
-
-def real_covariance(hermitian: np.ndarray, symmetric: np.ndarray) -> np.ndarray:
-    """Covariance of (Re x, Im x) from measured E[x x*] and E[x x^T], for the reductions that take one."""
-    return _covariance(hermitian, symmetric)
-
-
 def energy(system: ModalSystem, horizon: int | None = None, stacked: bool = False) -> np.ndarray:
     """Exact energy (squared H2 norm) of the layer, tr(C P C*). (*batch,)"""
     return energy_under(system, controllability(system, horizon), stacked)
