@@ -16,7 +16,7 @@ from aireprune.pruning.planning import make_plan
 from aireprune.pruning.prune import prune_checkpoint, prune_from_file, prune_module
 from aireprune.pruning.request import CALIBRATION_COUNT, PlanChoices, PruneChoices, make_job, make_request
 from aireprune.pruning.rows import short_rows
-from aireprune.pruning.source import ConfigLike, FileSource, open_file, open_source
+from aireprune.pruning.source import ConfigLike, FileSource, open_file, open_module, open_source
 
 if TYPE_CHECKING:
     from torch import nn
@@ -119,10 +119,11 @@ def calibrate(full: nn.Module, reduced: nn.Module, inputs: InputSource, count: i
     """
     from aireprune.calibration.checks import DID_NOT_HELP, check_inputs, fit_if_it_helps
     from aireprune.calibration.inputs import read_inputs
+    from aireprune.calibration.subject import find_subject
 
     given = read_inputs(inputs, count)
     _tell(check_inputs(full, given))
-    fitted, fit = fit_if_it_helps(full, reduced, given)
+    fitted, fit = fit_if_it_helps(find_subject(open_module(full), given), open_module(reduced), given)
     if not fit.helped:
         _tell([DID_NOT_HELP])
     return fitted

@@ -12,10 +12,13 @@ from small_models import MODELS, inputs, s5
 import aireprune
 from aireprune import embedded
 from aireprune.calibration import checks
-from aireprune.calibration.checks import Fit, check_inputs, measure_fit
-from aireprune.calibration.inputs import read_inputs
+from aireprune.calibration.checks import check_inputs
+from aireprune.calibration.comparison import Distance, Fit, measure_fit
+from aireprune.calibration.inputs import judging, read_inputs
 from aireprune.calibration.readout import calibrate
+from aireprune.calibration.subject import find_subject
 from aireprune.errors import AireError, Notice
+from aireprune.pruning.source import open_module
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_the_embedded_model_is_told_pixels_from_normalised_ones() -> None:
 
 def test_a_fit_that_does_not_help_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     full = MODELS["s4d"]()
-    monkeypatch.setattr(checks, "measure_fit", lambda *given: Fit(0.1, 0.2))
+    monkeypatch.setattr(checks, "measure_fit", lambda *given: Fit(Distance(0.1), Distance(0.2)))
     with pytest.warns(Notice, match="did not help"):
         small = aireprune.prune(full, ratio=0.5, calibrate=inputs())
     assert small.plan.calibrated == 0
@@ -87,14 +90,15 @@ def test_a_fit_that_does_not_help_is_not_used(monkeypatch: pytest.MonkeyPatch) -
 def test_the_fit_is_the_distance_of_held_out_outputs() -> None:
     full, given = MODELS["s4d"](), read_inputs(inputs(16))
     reduced = aireprune.prune(full, ratio=0.5)
-    fitted = calibrate(full, reduced, given)
-    found = measure_fit(full, reduced, fitted, given)
-    held = [given[number] for number in range(given.batches) if given.held_out(number)]
+    subject = find_subject(open_module(full), given)
+    fitted = calibrate(subject, open_module(reduced), given)
+    found = measure_fit(subject, reduced, fitted, given)
+    held = [given[number].first for number in judging(given)]
     with torch.no_grad():
         wanted = torch.cat([full(x) for x in held])
         distances = [
             float((wanted - torch.cat([m(x) for x in held])).norm() / wanted.norm()) for m in (reduced, fitted)
         ]
-    assert found.before == pytest.approx(distances[0], rel=1e-4)
-    assert found.after == pytest.approx(distances[1], rel=1e-4)
+    assert found.before.output == pytest.approx(distances[0], rel=1e-4)
+    assert found.after.output == pytest.approx(distances[1], rel=1e-4)
     assert found.helped

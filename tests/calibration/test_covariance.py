@@ -9,9 +9,10 @@ from small_models import LENGTH, MODELS, inputs
 
 from aireprune.calibration.covariance import measured_covariances
 from aireprune.calibration.inputs import read_inputs
+from aireprune.calibration.subject import find_subject
 from aireprune.families import FAMILIES
 from aireprune.models.s5 import S5Model
-from aireprune.pruning.source import open_source
+from aireprune.pruning.source import open_module, open_source
 
 
 @pytest.mark.parametrize("name", ["s5", "s5 two ways", "s4d"])
@@ -37,5 +38,5 @@ def test_measured_covariances_are_those_of_the_states(name: str) -> None:
             real = np.concatenate([state.real, state.imag], -1)
             total = total + np.einsum("b...i,b...j->...ij", real, real)
             tokens += len(x)
-    measured = measured_covariances(model, source, read_inputs(x))[0]
+    measured = measured_covariances(find_subject(open_module(model), read_inputs(x)), read_inputs(x))[0]
     np.testing.assert_allclose(measured, total / tokens, rtol=1e-4, atol=1e-6 * np.abs(measured).max())

@@ -13,7 +13,8 @@ import aireprune
 from aireprune import AireError
 from aireprune.calibration.damage import elimination_losses, measured_scores
 from aireprune.calibration.inputs import read_inputs
-from aireprune.calibration.stack import open_stack
+from aireprune.calibration.subject import find_subject
+from aireprune.pruning.source import open_module
 
 
 def test_damage_is_the_error_after_the_refit() -> None:
@@ -41,7 +42,7 @@ def test_measured_energy_is_the_energy_of_the_states_own_output() -> None:
     """Against running the layer with all but one state's C rows silenced, and D off."""
     model = mamba()
     x = inputs()
-    scores = measured_scores(model, read_inputs(x), "measured-energy")
+    scores = measured_scores(find_subject(open_module(model), read_inputs(x)), read_inputs(x), "measured-energy")
     alone = copy.deepcopy(model)
     layer = alone.layers[0]
     n = layer.states
@@ -49,7 +50,7 @@ def test_measured_energy_is_the_energy_of_the_states_own_output() -> None:
     with torch.no_grad():
         layer.D.zero_()
         kept = layer.x_proj.weight[layer.rank + n :].clone()
-        u = open_stack(model).read(0, open_stack(model).encode(torch.as_tensor(x)[:16]))
+        u = model.norms[0](model.encode(torch.as_tensor(x)[:16]))
         for j in range(n):
             layer.x_proj.weight[layer.rank + n :] = 0
             layer.x_proj.weight[layer.rank + n + j] = kept[j]

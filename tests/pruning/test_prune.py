@@ -195,12 +195,16 @@ def test_notices_reach_python(tmp_path):
         aireprune.prune(tmp_path / "full.pth", ratio=0.5)
 
 
-def test_calibration_of_a_foreign_model_is_refused_before_it_is_built(tmp_path, monkeypatch):
-    MODELS["mamba"]().save_pretrained(tmp_path / "hf")
-    monkeypatch.setattr(source_module.FileSource, "build", lambda self: pytest.fail("the model was built"))
-    with pytest.raises(AireError, match="own models"):
-        aireprune.prune_file(tmp_path / "hf", tmp_path / "out", ratio=0.5, calibrate=small_models.inputs())
-    assert not (tmp_path / "out").exists()
+def test_a_hugging_face_folder_is_calibrated_as_its_model_is(tmp_path):
+    full = MODELS["mamba"]()
+    full.save_pretrained(tmp_path / "hf")
+    tokens = np.random.default_rng(0).integers(1, 40, (24, 20))
+    choices = {"ratio": 0.5, "layout": "uniform", "calibrate": tokens}
+    aireprune.prune_file(tmp_path / "hf", tmp_path / "out", **choices)
+    wanted = aireprune.prune(full, **choices)
+    found = aireprune.load(tmp_path / "out")
+    for name, value in wanted.state_dict().items():
+        torch.testing.assert_close(found.state_dict()[name], value, msg=name)
 
 
 def test_the_checkpoints_own_keys_are_not_touched(tmp_path):

@@ -7,84 +7,115 @@ basis the reductions work in. Both directions of a bidirectional layer are avera
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from aireprune.calibration.calls import Call
 from aireprune.calibration.inputs import Inputs
 from aireprune.calibration.moments import TOKENS
-from aireprune.calibration.stack import open_stack
-from aireprune.errors import AireError
-from aireprune.families import Found
-from aireprune.kernels.scan import diagonal_scan
+from aireprune.calibration.readouts import MODES_AT_ONCE, stride_for
+from aireprune.calibration.response import Response, response
+from aireprune.calibration.running import running
+from aireprune.calibration.sites import Site
+from aireprune.calibration.subject import Subject
+from aireprune.kernels.channel_states import by_channel, channel_features
 from aireprune.method.system import ModalSystem
-from aireprune.models.evaluation import evaluation_mode
 
 LIFT = 1e-9  # of the mean variance, added to every variance
-MODES_AT_ONCE = 256  # modes whose states are held together when channels are independent
 
 
 @torch.no_grad()
-def measured_covariances(model: nn.Module, found: Found, inputs: Inputs) -> list[np.ndarray]:
+def measured_covariances(full: Subject, inputs: Inputs) -> list[np.ndarray | None]:
     """Covariances of the real states of every layer, (*batch, 2n, 2n), in one pass over the inputs.
 
-    found: the model's layers.
+    None for layers that are selective or are not called.
     """
-    systems = [found.system(number, "a measured covariance") for number in range(len(found.layers))]
-    stack = open_stack(model)
-    if len(systems) != stack.depth:
-        raise AireError(f"The model has {stack.depth} layers, of which {len(systems)} are state space layers.")
-    sums = [StateMoments(system) for system in systems]
-    with evaluation_mode(model):
-        for x in inputs:
-            z = stack.encode(x)
-            for i, moments in enumerate(sums):
-                u = stack.read(i, z)
-                moments.add(u)
-                z = stack.join(i, z, stack.put_out(i, u))
-    return [moments.covariance() for moments in sums]
+    with running(full.module):
+        sites = [site for site in full.sites if site.lti]
+        sums = {site.layer.name: _Watch(site, response(site.layer, full.arrays), inputs.batches) for site in sites}
+        hooks = [
+            full.module.get_submodule(site.module).register_forward_pre_hook(
+                sums[site.layer.name].hook, with_kwargs=True
+            )
+            for site in sites
+        ]
+        try:
+            for number in range(inputs.batches):
+                inputs[number].on(full.module)
+        finally:
+            for hook in hooks:
+                hook.remove()
+    found = {name: watch.moments.covariance() for name, watch in sums.items() if watch.moments is not None}
+    return [found.get(layer.name) for layer in full.layers]
+
+
+class _Watch:
+    """Adds up what a site reads."""
+
+    def __init__(self, site: Site, layer: Response, batches: int):
+        self.site, self.layer, self.batches = site, layer, batches
+        self.moments: StateMoments | None = None
+
+    def hook(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        u = self.site.read(Call(args, kwargs)).float()
+        if self.moments is None:
+            tokens = u.shape[0] * u.shape[1] * self.batches
+            self.moments = StateMoments(self.layer, stride_for(tokens))
+        self.moments.add(u)
 
 
 class StateMoments:
-    """The sum of x x' over tokens and directions, for one system or one per channel."""
+    """The sum of x x' over tokens and directions, for one system or one per channel (on every stride-th step)."""
 
-    def __init__(self, system: ModalSystem):
-        self.system, self.tokens = system, 0
-        self.sum = torch.zeros((*system.batch, 2 * system.modes, 2 * system.modes), dtype=torch.float64)
-        self.lam, self.b = torch.from_numpy(system.lam), torch.from_numpy(system.b)
+    def __init__(self, layer: Response, stride: int = 1):
+        self.layer, self.stride, self.rows = layer, stride, 0
+        n = layer.system.modes
+        self.sum = torch.zeros((*layer.system.batch, 2 * n, 2 * n), dtype=torch.float64)
+
+    @property
+    def system(self) -> ModalSystem:
+        return self.layer.system
 
     def add(self, u: Tensor) -> None:
         """u (b, L, h): all inputs of one system, or one channel per system."""
         if self.system.modes == 0:
             return
-        self.tokens += u.shape[0] * u.shape[1] * self.system.directions
         if not self.system.batch:
-            into = torch.cat([self.b.real, self.b.imag]).to(u.dtype)
-            x = diagonal_scan(self.lam, u @ into.T, self.system.directions == 2)
-            self.sum += _gram(x.flatten(0, 2))
+            x = self.layer.states(u).flatten(0, 2)
+            self.rows += len(x)
+            self.sum += _gram(x)
             return
-        size = max(1, MODES_AT_ONCE // self.system.modes)
+        lam, size = torch.from_numpy(self.system.lam), max(1, MODES_AT_ONCE // self.system.modes)
+        stride = min(self.stride, u.shape[1])
+        self.rows += u.shape[0] * (u.shape[1] // stride) * self.system.directions
+        drive = by_channel(u)
         for start in range(0, u.shape[-1], size):
             part = slice(start, start + size)
-            self.sum[part] += _gram(self._channel_states(part, u[..., part]))
-
-    def _channel_states(self, part: slice, u: Tensor) -> Tensor:
-        """States of some channels, (g, tokens and directions, 2n)."""
-        lam, b = self.lam[part], self.b[part, :, 0]
-        drive = [(u[..., None] * gain.to(u.dtype)).flatten(2) for gain in (b.real, b.imag)]
-        x = diagonal_scan(lam.flatten(), torch.cat(drive, -1), self.system.directions == 2)
-        return x.reshape(-1, 2, *lam.shape).permute(2, 0, 1, 3).flatten(2)
+            x = channel_features(lam[part], drive[part], stride, self.system.directions)
+            self.sum[part] += sum(_gram(one) for one in x.chunk(self.system.directions, -1))
 
     def covariance(self) -> np.ndarray:
-        p = (self.sum / max(self.tokens, 1)).numpy()
+        p = (self.sum / max(self.rows, 1)).numpy()
+        if self.system.batch:  # the states were driven by u itself
+            p = _driven(p, self.system.b[..., 0])
         variance = np.diagonal(p, axis1=-2, axis2=-1)
         lift = LIFT * variance.mean(-1) if p.shape[-1] else np.zeros(p.shape[:-2])
         return np.asarray((p + np.swapaxes(p, -1, -2)) / 2 + lift[..., None, None] * np.eye(p.shape[-1]))
 
 
+def _driven(p: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The covariance of (Re bx, Im bx) from that of (Re x, Im x): both are rotations and scalings of every mode."""
+    n = b.shape[-1]
+    t = np.zeros((*b.shape[:-1], 2 * n, 2 * n))
+    i = np.arange(n)
+    t[..., i, i], t[..., i, n + i], t[..., n + i, i], t[..., n + i, n + i] = b.real, -b.imag, b.imag, b.real
+    return np.asarray(t @ p @ np.swapaxes(t, -1, -2))
+
+
 def _gram(x: Tensor) -> Tensor:
     """x' x in double precision, over the second to last axis."""
-    parts: Sequence[Tensor] = [part.double() for part in x.split(TOKENS, -2)]
-    return torch.stack([part.mT @ part for part in parts]).sum(0)
+    total: Tensor = sum(part.double().mT @ part.double() for part in x.split(TOKENS, -2))
+    return total

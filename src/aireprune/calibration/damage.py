@@ -15,18 +15,20 @@ went.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from aireprune.calibration.calls import Call
 from aireprune.calibration.inputs import Inputs
+from aireprune.calibration.lockstep import Lockstep
+from aireprune.calibration.mixers import Mixer
 from aireprune.calibration.moments import inverse_root
-from aireprune.calibration.selective import GateMoments, signals
-from aireprune.calibration.stack import MambaStack, open_stack
+from aireprune.calibration.running import running
+from aireprune.calibration.selective import GateMoments, free_directions
+from aireprune.calibration.subject import Subject
 from aireprune.errors import AireError
-from aireprune.models.evaluation import evaluation_mode
 
 UNKNOWNS = 512  # features per layer; W_C is seen in the strongest directions of x_t beyond
 SEQUENCES = 16
@@ -34,32 +36,45 @@ RIDGE = 1e-4
 
 
 @torch.no_grad()
-def measured_scores(model: nn.Module, inputs: Inputs, criterion: str) -> list[np.ndarray]:
+def measured_scores(full: Subject, inputs: Inputs, criterion: str) -> list[np.ndarray | None]:
     """Scores (N,) of the states of every layer; at most SEQUENCES of the inputs are used."""
     rule = elimination_losses if criterion == "damage" else output_energies
-    stack = open_stack(model)
-    if not isinstance(stack, MambaStack):
-        raise AireError(
-            "Methods that score on data are for selective layers (Mamba). For S5 and S4D, use reduce='balanced' with "
-            "calibrate=, which measures more than energies."
-        )
-    with evaluation_mode(model):
-        return [rule(gram, rows) for gram, rows in _readout_problems(stack, inputs)]
+    with running(full.module):
+        found = {name: rule(gram, rows) for name, gram, rows in _readout_problems(full, inputs)}
+    return [found.get(layer.name) for layer in full.layers]
 
 
-def _readout_problems(stack: MambaStack, inputs: Inputs) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of every layer: the Gram matrix of its readout problem, and the present weights of its states (N, r)."""
-    batches = list(islice(inputs, max(1, SEQUENCES // inputs.batch)))
-    zs = [stack.encode(x) for x in batches]
-    for i in range(stack.depth):
-        layer = stack.layer(i)
-        reads = [stack.read(i, z) for z in zs]
-        basis = _directions([signals(layer, u).x for u in reads], UNKNOWNS // max(layer.states, 1))
-        moments = GateMoments(layer, basis)
-        for u in reads:
-            moments.add(signals(layer, u), torch.zeros_like(u))
-        yield moments.sums.gram, layer.x_proj.weight[layer.rank + layer.states :].double() @ basis
-        zs = [stack.join(i, z, stack.put_out(i, u)) for z, u in zip(zs, reads, strict=True)]
+def _readout_problems(full: Subject, inputs: Inputs) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Of every layer: its name, the Gram matrix of its readout problem, and the present weights of its states (N, r)."""
+    sites = {site.module: site for site in full.sites}
+    for site in sites.values():
+        if not site.gates:
+            raise AireError(
+                f"Methods that score on data are for selective layers (Mamba-1), and {site.layer.name} is not one whose "
+                "inside is known. For S5, S4D and LRU, use reduce='balanced' with calibrate=, which measures more."
+            )
+    modules = [full.module.get_submodule(name) for name in sites]
+    with Lockstep(full.module, modules, list(_some(inputs))) as passes:
+        while (stop := passes.advance()) is not None:
+            site = next(site for name, site in sites.items() if full.module.get_submodule(name) is stop.module)
+            mixer = Mixer(stop.module)
+            insides = [mixer.signals(call.first, call.named(stop.module, "attention_mask")) for call in stop.calls]
+            basis = free_directions(mixer, insides, UNKNOWNS + mixer.channels)
+            moments = GateMoments(mixer, basis)
+            for call, inside in zip(stop.calls, insides, strict=True):
+                moments.add(inside, torch.zeros_like(call.first))
+            yield site.layer.name, moments.sums.gram, moments.weights()
+
+
+def _some(inputs: Inputs) -> Iterator[Call]:
+    """The first SEQUENCES sequences."""
+    left = SEQUENCES
+    for number in range(inputs.batches):
+        if left <= 0:
+            return
+        call = inputs[number]
+        yield call.rows(slice(left)) if number else call
+        left -= len(call.first)
 
 
 def output_energies(gram: Tensor, weights: Tensor) -> np.ndarray:
@@ -96,13 +111,3 @@ def elimination_losses(gram: Tensor, weights: Tensor, ridge: float = RIDGE) -> n
         gone.append(worst)
         kept.remove(worst)
     return losses
-
-
-def _directions(xs: list[Tensor], limit: int) -> Tensor:
-    """An orthonormal basis (D, r) of the strongest directions of x_t, r at most `limit`."""
-    channels = xs[0].shape[-1]
-    if channels <= limit:
-        return torch.eye(channels, dtype=torch.float64)
-    flat = [x.flatten(0, 1) for x in xs]
-    covariance = torch.stack([(x.T @ x).double() for x in flat]).sum(0)
-    return torch.linalg.eigh(covariance)[1][:, -max(limit, 1) :]

@@ -1,18 +1,21 @@
-"""Calibration inputs: a bounded number of unlabelled sequences, as a model takes them.
+"""Calibration inputs: a bounded number of unlabelled sequences, in batches as a model takes them.
 
-A source is an array, the name of a task (its training split), a .npy or .npz file, or a directory of such files.
-Floats are (n, L) or (n, L, d) and are handed to the model as they are; integers (n, L) are tokens.
+A source is an array, the name of a task (its training split), a .npy or .npz file, a directory of such files, or any
+iterable of batches, each what the model takes: a tensor, a tuple of arguments, or a mapping of keyword arguments.
+Arrays of floats are (n, L) or (n, L, d) and are handed to the model as they are; arrays of integers (n, L) are tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from aireprune.calibration.calls import Call
 from aireprune.errors import AireError
 from aireprune.tasks import TASKS, Task, load_task
 from aireprune.tasks.numpy_files import is_npz, read_npy, read_npz
@@ -23,8 +26,31 @@ BATCH_TOKENS = 2**14
 HELD_OUT = 4  # every fourth batch judges what the others suggest
 
 
-class Inputs:
-    """Sequences in batches; can be gone through any number of times. Every HELD_OUT-th batch is marked as held out."""
+class Inputs(Protocol):
+    """Batches that can be gone through any number of times. Every HELD_OUT-th is marked as held out."""
+
+    @property
+    def batches(self) -> int: ...
+
+    def __len__(self) -> int:
+        """How many sequences."""
+        ...
+
+    def __getitem__(self, number: int) -> Call: ...
+
+
+def held_out(number: int) -> bool:
+    """Whether a batch judges what the others suggest."""
+    return number % HELD_OUT == HELD_OUT - 1
+
+
+def judging(inputs: Inputs) -> Sequence[int]:
+    """The numbers of the held-out batches; all of them, if there are too few to hold some out."""
+    return [number for number in range(inputs.batches) if held_out(number)] or range(inputs.batches)
+
+
+class ArrayInputs:
+    """Sequences of one array."""
 
     def __init__(self, values: np.ndarray, batch_tokens: int = BATCH_TOKENS):
         self.values = values
@@ -34,47 +60,105 @@ class Inputs:
         return len(self.values)
 
     @property
-    def tokens(self) -> int:
-        return int(self.values.shape[0] * self.values.shape[1])
-
-    @property
     def batches(self) -> int:
         return -(-len(self) // self.batch)
 
-    def __getitem__(self, number: int) -> Tensor:
+    def __getitem__(self, number: int) -> Call:
         if not 0 <= number < self.batches:
             raise IndexError(f"There are {self.batches} batches, and number {number} is not one of them.")
-        return torch.from_numpy(self.values[number * self.batch : (number + 1) * self.batch])
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return (self[number] for number in range(self.batches))
-
-    def held_out(self, number: int) -> bool:
-        return number % HELD_OUT == HELD_OUT - 1
+        return Call((torch.from_numpy(self.values[number * self.batch : (number + 1) * self.batch]),))
 
 
-InputSource = Inputs | np.ndarray | Tensor | str | Path
+class GivenBatches:
+    """Batches that the user made."""
+
+    def __init__(self, calls: Sequence[Call]):
+        self.calls = calls
+
+    def __len__(self) -> int:
+        return sum(len(call.first) for call in self.calls)
+
+    @property
+    def batches(self) -> int:
+        return len(self.calls)
+
+    def __getitem__(self, number: int) -> Call:
+        return self.calls[number]
+
+
+InputSource = Inputs | np.ndarray | Tensor | str | Path | Iterable[Any]
 
 
 def read_inputs(source: InputSource, count: int = COUNT) -> Inputs:
-    """At most `count` sequences: a seeded choice from a task's training split, the first ones of files and arrays."""
+    """At most `count` sequences: a seeded choice from a task's training split, the first ones of everything else."""
     if count < 1:
         raise AireError(f"Calibration needs at least one sequence; got a count of {count}.")
-    if isinstance(source, Inputs):
+    if isinstance(source, ArrayInputs | GivenBatches):
         return source
     if isinstance(source, Tensor):
         source = source.detach().cpu().numpy()
     if isinstance(source, np.ndarray):
-        return Inputs(_checked(source, "The calibration array")[:count])
-    if str(source) in TASKS:
-        return task_inputs(load_task(str(source)), count)
-    return Inputs(_read_path(Path(source), count))
+        return ArrayInputs(_checked(source, "The calibration array")[:count])
+    if isinstance(source, str | Path):
+        if str(source) in TASKS:
+            return task_inputs(load_task(str(source)), count)
+        return ArrayInputs(_read_path(Path(source), count))
+    if isinstance(source, Mapping) or not isinstance(source, Iterable):
+        raise AireError(
+            f"calibrate= takes an array, a file, a task's name or an iterable of batches, not a {type(source).__name__}; "
+            "one batch is given as a list of one."
+        )
+    return GivenBatches(_read_batches(source, count))
 
 
-def task_inputs(task: Task, count: int = COUNT) -> Inputs:
+def task_inputs(task: Task, count: int = COUNT) -> ArrayInputs:
     """A seeded choice from the task's training split."""
     chosen = np.sort(np.random.default_rng(SEED).permutation(len(task.train))[:count])
-    return Inputs(task.batch(task.train.rows(chosen)).x)
+    return ArrayInputs(task.batch(task.train.rows(chosen)).x)
+
+
+def _read_batches(source: Iterable[Any], count: int) -> list[Call]:
+    calls, left = [], count
+    for number, batch in enumerate(source):
+        call = _call(batch, number)
+        calls.append(call.rows(slice(left)) if len(call.first) > left else call)
+        left -= len(call.first)
+        if left <= 0:
+            break
+    if not calls:
+        raise AireError("There are no batches to calibrate with: the iterable is empty.")
+    return list(_divided(calls))
+
+
+def _call(batch: Any, number: int) -> Call:
+    """A batch as a call; checked, because nobody else looks at it before the model does."""
+    if isinstance(batch, np.ndarray):
+        batch = torch.from_numpy(batch)
+    if isinstance(batch, Mapping):
+        call = Call((), dict(batch))
+    elif isinstance(batch, tuple | list):
+        call = Call(tuple(torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in batch))
+    elif isinstance(batch, Tensor):
+        call = Call((batch,))
+    else:
+        raise AireError(
+            f"Calibration batch {number} is a {type(batch).__name__}; expected what the model takes: a tensor, a tuple of "
+            "arguments, or a mapping of keyword arguments."
+        )
+    if call.first.ndim == 0 or call.first.numel() == 0:
+        raise AireError(f"Calibration batch {number} is empty.")
+    for tensor in call.tensors:
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise AireError(f"Calibration batch {number} holds values that are not finite.")
+    return call
+
+
+def _divided(calls: Sequence[Call]) -> Iterator[Call]:
+    """The batches, cut into smaller ones if there are too few to hold one out."""
+    pieces = -(-HELD_OUT // len(calls))
+    for call in calls:
+        size = max(1, -(-len(call.first) // pieces))
+        yield from (call.rows(slice(start, start + size)) for start in range(0, len(call.first), size))
 
 
 def _read_path(path: Path, count: int) -> np.ndarray:

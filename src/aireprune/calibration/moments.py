@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 FALLBACK = 1e-3  # where there is nothing to hold out
 TINY = 1e-30
 TOKENS = 2**13  # rows converted to double precision at a time

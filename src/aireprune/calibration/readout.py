@@ -1,147 +1,187 @@
-"""Calibrated readouts: one walk through the stack that fits every reduced layer to what the full layer put out.
+"""Calibrated readouts: one walk through two models that fits every reduced layer to what the full layer put out.
 
-At layer i the full model's layer reads its own activation and puts out the target. The reduced layer reads the
-activation of the reduced model, whose earlier layers are calibrated already, so that it also makes up for what they
-got wrong. Its readout is linear in the weights, and is solved for by ridge least squares towards the present weights
-(`aireprune.calibration.moments`). No labels, no gradients.
+Both models run in lockstep, the full one a layer ahead. A layer of the full model reads its own activation and puts out
+the target. The reduced layer reads the activation of the reduced model, whose earlier layers are calibrated already, so
+that it also makes up for what they got wrong. Its readout is linear in the weights, and is solved for by ridge least
+squares towards the present weights (`aireprune.calibration.moments`). No labels, no gradients.
 
-    S5      y = C1 x + C2 x' + D u, all outputs at once
-    S4D     every channel y = Re(w x) + D u by itself, w = 2 C B
-    Mamba   see `aireprune.calibration.selective`
+    linear layers    C and D (`readouts`), then the dense layer behind that mixes channels (`linear`)
+    Mamba            W_C and D (`selective`), then out_proj
+    Mamba-2, others  out_proj
+    batch norms      statistics (`norms`)
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from aireprune.calibration.inputs import COUNT, InputSource, read_inputs
-from aireprune.calibration.linear import fit_linear
-from aireprune.calibration.moments import Moments, MomentsWithSkip, best_change
-from aireprune.calibration.norms import match_batch_norm
-from aireprune.calibration.selective import fit_mamba
-from aireprune.calibration.stack import MambaStack, S4DStack, S5Stack, open_stack, parameters_match
-from aireprune.calibration.walk import MEMORY, Walk, read_and_target
-from aireprune.kernels.scan import diagonal_scan
-from aireprune.models.discretize import discretize
-from aireprune.models.evaluation import evaluation_mode
-from aireprune.models.s4d import S4DKernel
-
-MODES_AT_ONCE = 256  # S4D modes whose states are held together
+from aireprune.calibration.calls import Call
+from aireprune.calibration.inputs import Inputs, held_out
+from aireprune.calibration.linear import channels_last, fit_linear, input_of, matrix, output_of
+from aireprune.calibration.lockstep import Lockstep, Stop
+from aireprune.calibration.mixers import Mixer, Signals
+from aireprune.calibration.norms import batch_norms, match_statistics
+from aireprune.calibration.readouts import fit_readout
+from aireprune.calibration.response import response
+from aireprune.calibration.running import running
+from aireprune.calibration.selective import fit_gates, free_directions
+from aireprune.calibration.sites import Site
+from aireprune.calibration.spill import MEMORY, Spill
+from aireprune.calibration.subject import Opened, Subject
+from aireprune.errors import AireError
+from aireprune.families import Layer
 
 
 @torch.no_grad()
 def calibrate(
-    full: nn.Module, reduced: nn.Module, inputs: InputSource, count: int = COUNT, memory: int = MEMORY
+    full: Subject,
+    reduced: Opened,
+    inputs: Inputs,
+    memory: int = MEMORY,
+    finished: Callable[[str], None] = lambda name: None,
 ) -> nn.Module:
     """A copy of the reduced model with readouts fitted to the full model on unlabelled inputs.
 
-    inputs: an array of model inputs, a task's name, a .npy or .npz file, or a directory of them; at most `count`
-    sequences are used. memory: bytes of activations that may be kept; beyond, they are made again when needed.
+    memory: bytes of activations that stay in memory; beyond, they are in files. finished: told the name of every module
+    that is done.
     """
-    parameters_match(full, reduced)
-    out = copy.deepcopy(reduced)
-    with evaluation_mode(full, out):
-        teacher, student = open_stack(full), open_stack(out)
-        walk = Walk(teacher, student, read_inputs(inputs, count), memory)
-        for _ in range(student.depth):
-            calibrate_layer(walk)
-            walk.advance()
-    return out
+    check_pair(full, reduced)
+    student: nn.Module = copy.deepcopy(reduced.module)
+    with running(full.module, student):
+        Walk(full, student, reduced.layers, inputs, memory).go(finished)
+    return student
 
 
-def calibrate_layer(walk: Walk) -> None:
-    """Fit the layer the walk stands at."""
-    student = walk.reduced
-    if isinstance(student, S5Stack):
-        match_batch_norm(walk, before=True)
-        fit_s5(walk, student)
-        match_batch_norm(walk, before=False)
-    elif isinstance(student, S4DStack):
-        fit_s4d(walk, student)
-        fit_s4d_mixing(walk, student)
-    elif isinstance(student, MambaStack):
-        fit_mamba(walk, student)
+def check_pair(full: Subject, reduced: Opened) -> None:
+    """Raise unless one is a reduction of the other: the same class, the same layers by name and kind."""
+    mine, its = ([(layer.name, layer.family) for layer in one.layers] for one in (full, reduced))
+    if type(full.module) is not type(reduced.module) or mine != its:
+        raise AireError(
+            f"A {type(reduced.module).__name__} with {len(its)} state space layers is not a reduction of a "
+            f"{type(full.module).__name__} with {len(mine)}."
+        )
 
 
-def fit_s5(walk: Walk, student: S5Stack) -> None:
-    """C1, C2 and D of an S5 layer."""
-    ssm = student.block(walk.at).seq
-    if ssm.modes == 0:
-        return
-    lam, b_bar = ssm.discrete()
-    into = torch.cat([b_bar.real, b_bar.imag]).T
-    width = 2 * ssm.modes * (2 if ssm.bidirectional else 1)
-    parts = [MomentsWithSkip.empty(width, len(ssm.D)) for _ in range(2)]
-    for u, target, held in read_and_target(walk):
-        x = diagonal_scan(lam, u @ into.to(u.dtype), ssm.bidirectional)
-        parts[held].add_with_skip(x.flatten(0, 1).flatten(1), u.flatten(0, 1), (target - ssm(u)).flatten(0, 1))
-    change = best_change(parts[0], parts[1] if parts[1].power > 0 else None)
-    ssm.D.add_(change[-1])
-    scale = 2.0 if ssm.conj_sym else 1.0
-    for c, rows in zip(ssm.readouts(), change[:-1].split(2 * ssm.modes), strict=True):
-        re, im = rows.T.to(c.dtype).chunk(2, dim=1)  # y = s Re(c) Re(x) - s Im(c) Im(x)
-        c += torch.stack([re, -im], -1) / scale
+class Walk:
+    """The full model and the reduced one, side by side."""
+
+    def __init__(self, full: Subject, student: nn.Module, layers: Sequence[Layer[Any]], inputs: Inputs, memory: int):
+        self.full, self.student, self.inputs = full, student, inputs
+        self.sites = {site.module: site for site in full.sites}
+        self.layers = {layer.name: layer for layer in layers}
+        self.norms = batch_norms(student)
+        self.spill = Spill(inputs.batches, memory)
+
+    def go(self, finished: Callable[[str], None]) -> None:
+        models = (self.full.module, self.student)
+        names = [*self.sites, *(name for name in self.norms if name not in self.sites)]
+        calls = [self.inputs[number] for number in range(self.inputs.batches)]
+        hooks = [hook for model in models for hook in self.spill.watch(model, names)]
+        modules = [[model.get_submodule(name) for name in names] for model in models]
+        known = {id(module): name for module, name in zip(modules[0], names, strict=True)}
+        left = set(names)
+        try:
+            with (
+                Lockstep(models[0], modules[0], calls, self.spill.arrived) as ahead,
+                Lockstep(models[1], modules[1], calls, self.spill.arrived) as behind,
+            ):
+                stop = ahead.advance()
+                while stop is not None and (own := behind.advance()) is not None:
+                    name = known[id(stop.module)]
+                    last, new = left == {name}, name in left  # a module is called again where weights are shared
+                    before, (stop, outputs) = stop, self._outputs(ahead, stop, name, last)
+                    if new:
+                        self._fit(name, before, own, outputs)
+                        left.remove(name)
+                        finished(name)
+                    if not left:
+                        break
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _outputs(self, ahead: Lockstep, stop: Stop, name: str, last: bool) -> tuple[Stop | None, list[Tensor]]:
+        """Where the full model gets to next, and what the dense layer of the site puts out on the way, batch by batch."""
+        linear = self.sites[name].linear if name in self.sites else None
+        dense = None if linear is None else self.full.module.get_submodule(linear)
+        if last:  # nothing behind it is wanted, and the head of a language model is large
+            return None, [] if dense is None else [output_of(dense, stop.module, call) for call in stop.calls]
+        outputs: list[Tensor] = []
+        if dense is None:
+            return ahead.advance(), outputs
+        hook = dense.register_forward_hook(
+            lambda module, args, output: outputs.append(self.spill.kept(channels_last(module, output)))
+        )
+        try:
+            return ahead.advance(), outputs
+        finally:
+            hook.remove()
+
+    def _fit(self, name: str, stop: Stop, own: Stop, outputs: Sequence[Tensor]) -> None:
+        if name not in self.sites:
+            match_statistics(batch_norms(self.full.module)[name], self.norms[name], stop.calls, own.calls)
+            return
+        site = self.sites[name]
+        step = _Step(self, site, self.layers[site.layer.name], stop.calls, own.calls, outputs)
+        if site.lti:
+            step.fit_readout()
+        if site.gates and site.linear is not None:
+            step.fit_gates()
+        if site.linear is not None:
+            step.fit_linear(site.linear)
 
 
-def fit_s4d(walk: Walk, student: S4DStack) -> None:
-    """C and D of every channel of an S4D layer; channels with equally many modes are solved together."""
-    layer = student.layer(walk.at)
-    lam, w = layer.kernel.discrete()
-    counts = (w != 0).sum(1)
-    groups = [
-        group
-        for size in counts.unique()
-        for group in torch.nonzero(counts == size)[:, 0].split(max(1, MODES_AT_ONCE // max(int(size), 1)))
-    ]
-    modes = [torch.nonzero(w[group] != 0)[:, 1].reshape(len(group), -1) for group in groups]  # (channels, modes)
-    parts = [
-        [Moments.zeros(2 * index.shape[1] + 1, 1, (len(group),)) for _ in range(2)]
-        for group, index in zip(groups, modes, strict=True)
-    ]
-    for u, target, held in read_and_target(walk):
-        residual = (target - layer.ssm(u)).flatten(0, 1)
-        for group, index, moments in zip(groups, modes, parts, strict=True):
-            features = channel_features(lam[group].gather(1, index), u[..., group])
-            moments[held].add(features, residual[:, group].T[..., None])
-    factor = kernel_factor(layer.kernel)
-    for group, index, (fit, held_part) in zip(groups, modes, parts, strict=True):
-        change = best_change(fit, held_part if held_part.power.any() else None)[..., 0]
-        layer.D[group] += change[:, -1].to(layer.D.dtype)
-        re, im = change[:, :-1].chunk(2, dim=1)
-        new = torch.complex(re, -im) / (2 * factor[group].gather(1, index))
-        rows = group[:, None].expand_as(index)
-        layer.kernel.C[rows, index] += torch.view_as_real(new).to(layer.kernel.C.dtype)
+@dataclass(frozen=True)
+class _Step:
+    """A site, the layer of the reduced model there, what both models call it with, and what the full one's dense layer
+    puts out."""
 
+    walk: Walk
+    site: Site
+    layer: Layer[Any]
+    full_calls: Sequence[Call]
+    calls: Sequence[Call]
+    outputs: Sequence[Tensor]
 
-def fit_s4d_mixing(walk: Walk, student: S4DStack) -> None:
-    """The dense layer behind an S4D layer: what one channel lost, the others may know."""
-    teacher, i = walk.full, walk.at
-    assert isinstance(teacher, S4DStack)
-    mixing = student.mixing(i)
-    stream = (
-        (F.gelu(student.put_out(i, u)), teacher.mix(i, F.gelu(target)), held)
-        for u, target, held in read_and_target(walk)
-    )
-    fit_linear(mixing.weight[:, :, 0], mixing.bias, stream)
+    @property
+    def module(self) -> nn.Module:
+        return self.walk.student.get_submodule(self.site.module)
 
+    def fit_readout(self) -> None:
+        wanted = response(self.site.layer, self.walk.full.arrays)
 
-def channel_features(lam: Tensor, u: Tensor) -> Tensor:
-    """[Re x | Im x | u] of channels with poles lam (g, m), x = lam x + u, as (g, b L, 2m + 1); u is (b, L, g)."""
-    g, m = lam.shape
-    skip = u.flatten(0, 1).T[..., None]
-    if m == 0:
-        return skip
-    drive = u.repeat_interleave(m, -1)
-    x = diagonal_scan(lam.flatten(), torch.cat([drive, torch.zeros_like(drive)], -1))
-    states = x.reshape(-1, 2, g, m).permute(2, 0, 1, 3).flatten(2)  # (g, b L, 2m)
-    return torch.cat([states, skip], -1)
+        def stream() -> Iterator[tuple[Tensor, Tensor, bool]]:
+            for number, (target, call) in enumerate(zip(self.full_calls, self.calls, strict=True)):
+                yield self.site.read(call).float(), wanted(self.site.read(target).float()), held_out(number)
 
+        tokens = sum(self.site.read(call)[..., 0].numel() for call in self.calls)
+        fit_readout(self.walk.student, self.layer, stream(), tokens)
 
-def kernel_factor(kernel: S4DKernel) -> Tensor:
-    """The factor (lam - 1)/A that turns B = 1 into its discrete form, (h, N) complex128."""
-    a = torch.complex(-torch.exp(kernel.log_A_real.double()), kernel.A_imag.double())
-    return discretize(a, torch.exp(kernel.log_dt.double())[:, None], "zoh")[1]
+    def fit_gates(self) -> None:
+        mixer = Mixer(self.module)
+
+        def insides() -> Iterator[Signals]:
+            return (mixer.signals(call.first, call.named(mixer.module, "attention_mask")) for call in self.calls)
+
+        def stream() -> Iterator[tuple[Signals, Tensor, bool]]:
+            for number, (inside, wanted) in enumerate(zip(insides(), self.outputs, strict=True)):
+                yield inside, wanted, held_out(number)
+
+        fit_gates(mixer, stream(), free_directions(mixer, insides()))
+
+    def fit_linear(self, name: str) -> None:
+        linear = self.walk.student.get_submodule(name)
+
+        def stream() -> Iterator[tuple[Tensor, Tensor, bool]]:
+            for number, (call, wanted) in enumerate(zip(self.calls, self.outputs, strict=True)):
+                yield input_of(linear, self.module, call), wanted, held_out(number)
+
+        bias = linear.bias
+        assert bias is None or isinstance(bias, Tensor)
+        fit_linear(matrix(linear), bias, stream())

@@ -8,129 +8,106 @@ is linear in W_C, the rows of x_proj that read the states, and in D, together, a
 output of the full layer, first (W_C, D), then W. In the first problem, state j and entry e of its row have the feature
 x_t[e] Z_t[:, j] with Z_t[:, j] = W (s_t * h_t[:, j]), so the Gram matrix is made of the blocks X' diag(Z_j . Z_k) X.
 
-For wide layers, changes of W_C are restricted to the span of the strongest directions of x_t.
+For wide layers, changes of W_C are restricted to the span of the strongest directions of x_t. Where C is normalised
+(FalconMamba, Jamba), y is not linear in W_C, but in the weight of that norm if it has one: state j then has the one
+feature C_t[j] Z_t[:, j].
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from aireprune.calibration.linear import fit_linear
+from aireprune.calibration.mixers import Mixer, Signals
 from aireprune.calibration.moments import TOKENS, Moments, best_change
-from aireprune.calibration.stack import MambaStack
-from aireprune.calibration.walk import Walk, read_and_target
-from aireprune.kernels.conv import causal_conv
-from aireprune.kernels.selective import selective_scan
-from aireprune.models.mamba import MambaLayer
 
 UNKNOWNS = 4096  # at most so many in one problem
-ROUNDS = 1
 
-
-@dataclass(frozen=True)
-class Signals:
-    """What happens inside a layer: x and the gate s (b, L, D), the raw step (b, L, D), B and C (b, L, N)."""
-
-    x: Tensor
-    s: Tensor
-    dt: Tensor
-    b: Tensor
-    c: Tensor
-
-
-def signals(layer: MambaLayer, u: Tensor) -> Signals:
-    x, z = layer.in_proj(u).chunk(2, dim=-1)
-    x = causal_conv(x, layer.conv1d.weight, layer.conv1d.bias)
-    dt, b, c = layer.x_proj(x).split([layer.rank, layer.states, layer.states], dim=-1)
-    return Signals(x, F.silu(z), F.linear(dt, layer.dt_proj.weight), b, c)
-
-
-def state(layer: MambaLayer, inside: Signals, j: int) -> Tensor:
-    """h_t[:, j] of all channels, (b, L, D)."""
-    pole = -torch.exp(layer.A_log[:, j : j + 1])
-    one = torch.ones_like(inside.b[..., :1])
-    return selective_scan(inside.x, inside.dt, pole, inside.b[..., j : j + 1], one, None, layer.dt_proj.bias)[0]
+Stream = Iterable[tuple[Signals, Tensor, bool]]  # what happens inside, what should be put out (b, L, d_model), held out
 
 
 class GateMoments:
-    """Moments of the problem for W_C and D, with W_C restricted to the columns of `basis` (D, r).
+    """Moments of the problem for the readout of the states and D. Unknowns: state 0's r numbers, state 1's, ..., then D.
 
-    Unknowns: state 0's r numbers, state 1's, ..., then D.
+    basis (D, r): directions in which rows of W_C may change; None where C is normalised.
     """
 
-    def __init__(self, layer: MambaLayer, basis: Tensor):
-        self.layer, self.basis = layer, basis
-        self.sums = Moments.zeros(layer.states * basis.shape[1] + len(layer.D), 1)
+    def __init__(self, mixer: Mixer, basis: Tensor | None):
+        self.mixer, self.basis = mixer, basis
+        self.r = 1 if basis is None else basis.shape[1]
+        self.sums = Moments.zeros(mixer.states * self.r + mixer.channels, 1)
 
     def add(self, inside: Signals, residual: Tensor) -> None:
         """residual (b, L, d_model): what the layer's output lacks."""
-        n, r = self.layer.states, self.basis.shape[1]
-        w = self.layer.out_proj.weight.double()
-        states = [state(self.layer, inside, j).flatten(0, 1) for j in range(n)]
-        x_all, s_all, r_all = (part.flatten(0, 1) for part in (inside.x, inside.s, residual))
+        n, r = self.mixer.states, self.r
+        w = self.mixer.out_weight.double()
+        states = [self.mixer.state(inside, j).flatten(0, 1) for j in range(n)]
+        x_all, s_all, c_all, r_all = (part.flatten(0, 1) for part in (inside.x, inside.s, inside.c, residual))
         gram, side = self.sums.gram, self.sums.side[:, 0]
         for start in range(0, len(x_all), TOKENS):
             rows = slice(start, start + TOKENS)
-            x, s, lack = (part[rows].double() for part in (x_all, s_all, r_all))
-            along = x @ self.basis
+            x, s, c, lack = (part[rows].double() for part in (x_all, s_all, c_all, r_all))
+            along = [c[:, j : j + 1] for j in range(n)] if self.basis is None else [x @ self.basis] * n
             z = [(s * h[rows].double()) @ w.T for h in states]
             gated = s * x
             for j in range(n):
                 at_j = slice(j * r, (j + 1) * r)
                 for k in range(j + 1):
-                    block = along.T @ (along * (z[j] * z[k]).sum(1, keepdim=True))
+                    block = along[j].T @ (along[k] * (z[j] * z[k]).sum(1, keepdim=True))
                     gram[at_j, k * r : (k + 1) * r] += block
                     if k < j:
-                        gram[k * r : (k + 1) * r, at_j] += block
-                cross = along.T @ ((z[j] @ w) * gated)
+                        gram[k * r : (k + 1) * r, at_j] += block.T
+                cross = along[j].T @ ((z[j] @ w) * gated)
                 gram[at_j, n * r :] += cross
                 gram[n * r :, at_j] += cross.T
-                side[at_j] += along.T @ (z[j] * lack).sum(1)
+                side[at_j] += along[j].T @ (z[j] * lack).sum(1)
             gram[n * r :, n * r :] += (w.T @ w) * (gated.T @ gated)
             side[n * r :] += ((lack @ w) * gated).sum(0)
             self.sums.power += (lack * lack).sum()
 
-
-def fit_mamba(walk: Walk, student: MambaStack, rounds: int = ROUNDS) -> None:
-    layer = student.layer(walk.at)
-    for _ in range(rounds):
-        if layer.states:
-            fit_gate(walk, layer)
-        fit_projection(walk, layer)
+    def weights(self) -> Tensor:
+        """What the features of the states are multiplied with at present, (N, r)."""
+        if self.basis is None:
+            return torch.ones(self.mixer.states, 1, dtype=torch.float64)
+        return self.mixer.c_rows.double() @ self.basis
 
 
-def fit_gate(walk: Walk, layer: MambaLayer) -> None:
-    """W_C and D."""
-    basis = strongest_directions(walk, layer)
-    parts = [GateMoments(layer, basis) for _ in range(2)]
-    for u, target, held in read_and_target(walk):
-        parts[held].add(signals(layer, u), target - layer(u))
-    fit, held_part = parts[0].sums, parts[1].sums
-    change = best_change(fit, held_part if held_part.power > 0 else None)[:, 0]
-    split = layer.states * basis.shape[1]
-    rows = change[:split].reshape(layer.states, -1) @ basis.T
-    layer.x_proj.weight[layer.rank + layer.states :] += rows.to(layer.x_proj.weight.dtype)
-    layer.D.add_(change[split:])
+def fit_gates(mixer: Mixer, stream: Stream, basis: Tensor | None) -> None:
+    """W_C and D, or the weight of the norm of C and D."""
+    parts = [GateMoments(mixer, basis) for _ in range(2)]
+    for inside, target, held in stream:
+        parts[held].add(inside, target - mixer.output(inside))
+    fit, judge = parts[0].sums, parts[1].sums
+    split = mixer.states * parts[0].r
+    if basis is None and mixer.c_scale is None:  # nothing of the states can change
+        fit, judge = _last(fit, split), _last(judge, split)
+        split = 0
+    change = best_change(fit, judge if judge.power > 0 else None)[:, 0]
+    if basis is not None:
+        rows = change[:split].reshape(mixer.states, -1) @ basis.T
+        mixer.c_rows.add_(rows.to(mixer.c_rows.dtype))
+    elif mixer.c_scale is not None:
+        mixer.c_scale.mul_(1 + change[:split].to(mixer.c_scale.dtype))
+    mixer.d.add_(change[split:].to(mixer.d.dtype))
 
 
-def fit_projection(walk: Walk, layer: MambaLayer) -> None:
-    """W, and its bias where it has one."""
-    stream = ((layer.scan_output(u), target, held) for u, target, held in read_and_target(walk))
-    fit_linear(layer.out_proj.weight, layer.out_proj.bias, stream)
+def _last(sums: Moments, split: int) -> Moments:
+    return Moments(sums.gram[split:, split:], sums.side[split:], sums.power)
 
 
-def strongest_directions(walk: Walk, layer: MambaLayer) -> Tensor:
-    """An orthonormal basis (D, r) of the strongest directions of x_t; all of them if the problem stays small."""
-    channels = len(layer.D)
-    r = min(channels, max(1, (UNKNOWNS - channels) // max(layer.states, 1)))
+def free_directions(mixer: Mixer, insides: Iterable[Signals], unknowns: int = UNKNOWNS) -> Tensor | None:
+    """An orthonormal basis (D, r) of the strongest directions of x_t, all of them if the problem stays small; None where C
+    is normalised."""
+    if mixer.c_norm is not None:
+        return None
+    channels = mixer.channels
+    r = min(channels, max(1, (unknowns - channels) // max(mixer.states, 1)))
     if r == channels:
         return torch.eye(channels, dtype=torch.float64)
     covariance = torch.zeros(channels, channels, dtype=torch.float64)
-    for u, _, _ in read_and_target(walk):
-        x = signals(layer, u).x.flatten(0, 1)
+    for inside in insides:
+        x = inside.x.flatten(0, 1)
         covariance += (x.T @ x).double()
     return torch.linalg.eigh(covariance)[1][:, -r:]

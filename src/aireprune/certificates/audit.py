@@ -34,7 +34,7 @@ from aireprune.pruning.source import ConfigLike, FileSource, ModuleSource, open_
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from aireprune.calibration.inputs import InputSource
+    from aireprune.calibration.inputs import Inputs, InputSource
     from aireprune.certificates.end_to_end import EndToEnd
 
     ModelOrPath = nn.Module | str | Path
@@ -101,15 +101,15 @@ def certify_model(
 def read_examples(data: InputSource, count: int = EXAMPLES) -> Iterable[Tensor]:
     """At most `count` inputs in batches: of a task, its test split."""
     from aireprune import embedded
-    from aireprune.calibration.inputs import Inputs, read_inputs
+    from aireprune.calibration.inputs import ArrayInputs, read_inputs
     from aireprune.tasks import TASKS, load_task
 
     if isinstance(data, str) and data in (*TASKS, "digits"):
         task = embedded.digits() if data == "digits" else load_task(data)
-        inputs = Inputs(task.inputs(task.test.x[:count]))
+        inputs: Inputs = ArrayInputs(task.inputs(task.test.x[:count]))
     else:
         inputs = read_inputs(data, count)
-    return inputs
+    return (inputs[number].first for number in range(inputs.batches))
 
 
 def _plan_of(pruned: ModelOrPath) -> Plan:

@@ -271,7 +271,7 @@ def _show(done: Pruned, sizes: Sizes, target: Path, mask: bool) -> None:
     if done.fit is not None and plan.calibrated:
         say(
             f"Readouts were calibrated with {plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
-            f"from the full model's by {percent(done.fit.after)} ({percent(done.fit.before)} before)."
+            f"from the full model's by {percent(done.fit.after.output)} ({percent(done.fit.before.output)} before)."
         )
 
 

@@ -12,6 +12,8 @@ cached state, where transformers starts again from zero.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -52,6 +54,22 @@ def accelerate(model: nn.Module) -> nn.Module:
             f"{', '.join(MAMBA + MAMBA2)}; aireprune's own models are fast already."
         )
     return model
+
+
+@contextmanager
+def accelerated(model: nn.Module) -> Iterator[nn.Module]:
+    """The same for a while, for any model; mixers that have the fast scan already keep it."""
+    given = []
+    for module in model.modules():
+        forward = _forward_for(module)
+        if forward is not None and "forward" not in module.__dict__:
+            module.forward = partial(forward, module)
+            given.append(module)
+    try:
+        yield model
+    finally:
+        for module in given:
+            del module.__dict__["forward"]
 
 
 def _forward_for(module: nn.Module) -> Any:

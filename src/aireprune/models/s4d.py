@@ -14,6 +14,7 @@ a layer may have any number of modes, zero included.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,15 @@ class S4DKernel(nn.Module):
         return lam, 2 * torch.complex(c[..., 0], c[..., 1]) * factor
 
 
+class Mixing(nn.Conv1d):
+    """The dense layer that mixes the channels, stored as a convolution of width 1: (b, L, h) -> (b, L, 2h)."""
+
+    channels_last: ClassVar[bool] = True
+
+    def forward(self, g: Tensor) -> Tensor:
+        return F.linear(g, self.weight[:, :, 0], self.bias)
+
+
 class S4DLayer(nn.Module):
     """State space layer, GELU, and the gated mixing of channels: u (b, L, h) -> (b, L, h)."""
 
@@ -51,7 +61,7 @@ class S4DLayer(nn.Module):
         super().__init__()
         self.D = nn.Parameter(torch.empty(config.h))
         self.kernel = S4DKernel(config.h, modes)
-        self.output_linear = nn.Sequential(nn.Conv1d(config.h, 2 * config.h, kernel_size=1))
+        self.output_linear = nn.Sequential(Mixing(config.h, 2 * config.h, kernel_size=1))
         self.drop = TimeDropout(config.dropout)
 
     def ssm(self, u: Tensor) -> Tensor:
@@ -60,10 +70,7 @@ class S4DLayer(nn.Module):
         return s4d(lam, w, self.D, u)
 
     def forward(self, u: Tensor) -> Tensor:
-        g = self.drop(F.gelu(self.ssm(u)))
-        mix = self.output_linear.get_submodule("0")
-        assert isinstance(mix, nn.Conv1d)
-        return F.glu(F.linear(g, mix.weight[:, :, 0], mix.bias), dim=-1)
+        return F.glu(self.output_linear(self.drop(F.gelu(self.ssm(u)))), dim=-1)
 
 
 class S4DModel(nn.Module):

@@ -87,6 +87,8 @@ class S5SSM(nn.Module):
 class BatchNorm(nn.BatchNorm1d):
     """Batch norm over every axis but the last, as Flax applies it: (b, L, h)."""
 
+    channels_last: ClassVar[bool] = True
+
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
 

@@ -26,8 +26,9 @@ from aireprune.pruning.surgery import Surgery, operate
 if TYPE_CHECKING:
     from torch import nn
 
-    from aireprune.calibration.checks import Fit
+    from aireprune.calibration.comparison import Fit
     from aireprune.calibration.inputs import Inputs
+    from aireprune.calibration.subject import Subject
 
 KEPT, LOST = 0.25, 0.95  # a layer that keeps such a share of its states does not lose such a share of its H2 norm
 
@@ -45,10 +46,12 @@ class Pruned:
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known from data: evidence about the full model, the inputs that readouts are fitted on, remarks on them."""
+    """What is known from data: evidence about the full model, the inputs that readouts are fitted on, where its layers
+    are called with these, and remarks on them."""
 
     evidence: Evidence
     inputs: Inputs | None = None
+    subject: Subject | None = None
     remarks: tuple[str, ...] = ()
 
 
@@ -61,10 +64,11 @@ def prune_module(source: ModuleSource, job: Job, measured: Measured | None = Non
     check_damage(surgery, plan, job, known.evidence)
     model, plan = source.apply(surgery), surgery.certified(plan)
     notices, fit = (*source.notices, *known.remarks, *_notes(plan)), None
-    if known.inputs is not None:
+    if known.inputs is not None and known.subject is not None:
         from aireprune.calibration.checks import DID_NOT_HELP, fit_if_it_helps
 
-        model, fit = fit_if_it_helps(source.module, model, known.inputs)
+        reduced = open_module(model, config=source.settings, units=job.units)
+        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs)
         if fit.helped:
             # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
             plan = replace(plan, certificate=None, calibrated=len(known.inputs))
@@ -131,26 +135,6 @@ def check_job(source: Source, job: Job) -> None:
             from aireprune.models.editing import check_editable
 
             check_editable(source.module, source.layers, linear=True)
-    if job.calibration is not None:
-        _check_own(source)
-
-
-def _check_own(source: Source) -> None:
-    """Calibration walks through our own model classes."""
-    from aireprune.models.arrays import is_own
-    from aireprune.models.build import own_family
-
-    foreign = source.kind
-    if isinstance(source, ModuleSource):
-        if is_own(source.module):
-            return
-        foreign = type(source.module).__name__
-    elif source.kind != "huggingface":
-        own_family(source)
-        return
-    raise AireError(
-        f"{source.name}: calibration walks through aireprune's own models (S5, S4D, Mamba), and this is a {foreign} model."
-    )
 
 
 def read_calibration(calibration: Calibration | None) -> Inputs | None:
@@ -169,15 +153,17 @@ def measure(source: ModuleSource, job: Job, inputs: Inputs | None) -> Measured:
     from aireprune.calibration.checks import check_inputs
     from aireprune.calibration.covariance import measured_covariances
     from aireprune.calibration.damage import measured_scores
+    from aireprune.calibration.subject import find_subject
 
     remarks = check_inputs(source.module, inputs)
+    subject = find_subject(source, inputs)
     covariances, scores = job.evidence.covariances, job.evidence.scores
     if job.reduce != "truncate" and covariances is None:
-        covariances = measured_covariances(source.module, source, inputs)
+        covariances = measured_covariances(subject, inputs)
     method = find_method(job.request.method) if job.request is not None else None
     if method is not None and method.measured and scores is None:
-        scores = measured_scores(source.module, inputs, method.criterion)
-    return Measured(Evidence(covariances=covariances, scores=scores), inputs, tuple(remarks))
+        scores = measured_scores(subject, inputs, method.criterion)
+    return Measured(Evidence(covariances=covariances, scores=scores), inputs, subject, tuple(remarks))
 
 
 def decide(source: Source, job: Job, evidence: Evidence) -> Plan:

@@ -49,6 +49,7 @@ class ModuleSource(Source):
     """A module in memory."""
 
     module: nn.Module = field(kw_only=True)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what it does not say about itself
 
     @property
     def kind(self) -> str:
@@ -145,7 +146,8 @@ def open_module(
 
     found = {**module_config(module), **(config or {})}
     arrays, name = ModuleArrays(module), type(module).__name__
-    return ModuleSource(name, arrays, found, find_layers(arrays, found, units, name), origin, module=module)
+    layers = find_layers(arrays, found, units, name)
+    return ModuleSource(name, arrays, found, layers, origin, module=module, settings=config or {})
 
 
 def open_source(
