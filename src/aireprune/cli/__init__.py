@@ -18,6 +18,7 @@ from aireprune import __version__
 from aireprune.cli import (
     bench,
     certify,
+    convert,
     demo,
     inspect,
     methods,
@@ -38,6 +39,7 @@ COMMANDS = (
     tasks.tasks,
     prune.prune,
     certify.certify,
+    convert.convert,
     demo.demo,
     train.train,
     sweep.sweep,

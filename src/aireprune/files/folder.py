@@ -138,11 +138,22 @@ def write_folder(
     overwrite: bool = False,
 ) -> None:
     """Write a new directory in our own format: config.json, model.safetensors and the extras (plan.json)."""
+    write_checkpoint_folder(target, arrays, {"format": FORMAT, **config}, extras, overwrite)
+
+
+def write_checkpoint_folder(
+    target: Path,
+    arrays: Mapping[str, np.ndarray | Raw],
+    config: Mapping[str, Any],
+    extras: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a new directory whose config.json says what it holds: config.json, model.safetensors and the extras."""
     with explained(target):
         _check_target(target, overwrite)
     with atomic_folder(target, overwrite) as folder:
         write_arrays(folder / "model.safetensors", arrays, {"format": "pt"})
-        _write_texts(folder, {**(extras or {}), CONFIG: json_text({"format": FORMAT, **config})})
+        _write_texts(folder, {**(extras or {}), CONFIG: json_text(config)})
 
 
 def _open_shard(path: Path) -> Weights:

@@ -23,6 +23,8 @@ from aireprune.kernels.selective import selective_scan, selective_step
 from aireprune.models.heads import make_head, pooled
 from aireprune.models.mamba_config import MambaConfig
 
+RMS_EPSILON = 1e-5
+
 
 @dataclass
 class LayerCache:
@@ -78,7 +80,7 @@ class MambaLayer(nn.Module):
 def make_norm(kind: str, width: int) -> nn.Module:
     if kind == "none":
         return nn.Identity()
-    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=1e-5)
+    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=RMS_EPSILON)
 
 
 class MambaModel(nn.Module):
