@@ -12,7 +12,10 @@ from safetensors.numpy import save_file
 from aireprune import cli
 from aireprune.errors import AireError
 
-COMMANDS = ("inspect", "score", "methods", "tasks", "prune", "certify", "convert", "demo", "train", "sweep", "reproduce", "bench")
+COMMANDS = (
+    *("inspect", "score", "methods", "tasks", "prune", "eval", "certify", "convert"),
+    *("demo", "train", "sweep", "reproduce", "bench"),
+)
 HELP = """
 import sys
 import aireprune.cli

@@ -9,7 +9,7 @@ aireprune.save(small, "pruned")
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aireprune.api import accelerate, calibrate, load, methods, plan, prune, prune_file, save
+    from aireprune.api import accelerate, calibrate, evaluate, load, methods, plan, prune, prune_file, save
     from aireprune.certificates.audit import certify_model as certify
     from aireprune.errors import AireError, Notice
     from aireprune.pruning.plan import Plan
@@ -22,6 +22,7 @@ __all__ = [
     "accelerate",
     "calibrate",
     "certify",
+    "evaluate",
     "load",
     "methods",
     "plan",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from aireprune.errors import Notice
+from aireprune.errors import AireError, Notice
 from aireprune.families import StateAxes, Units
 from aireprune.files.base import Checkpoint
 from aireprune.method.methods import METHODS, Method
@@ -22,8 +22,19 @@ if TYPE_CHECKING:
     from torch import nn
 
     from aireprune.calibration.inputs import InputSource
+    from aireprune.experiments.evaluation import Evaluation
+    from aireprune.tasks import Task
 
     ModelOrPath = nn.Module | str | Path
+
+
+class EvaluationChoices(TypedDict, total=False):
+    """Keyword arguments of `evaluate` besides the models and what they are judged on."""
+
+    window: int | None
+    count: int | None
+    batch: int | None
+    config: ConfigLike
 
 
 def methods() -> dict[str, Method]:
@@ -35,10 +46,17 @@ def load(path: str | Path, config: ConfigLike = None, *, state_axis: Sequence[st
     """The model of a checkpoint, in evaluation mode, with its weights as they are on disk.
 
     `config` (a mapping or a JSON file) supplies what a Flax or bare weight file does not say; by default it is looked
-    for in NAME.json beside the file. Hugging Face folders are loaded with transformers, and code that they bring along
-    is never run. state_axis: as in `plan`.
+    for in NAME.json beside the file. Hugging Face folders are loaded with transformers and get the fast scans
+    (`accelerate`) where these serve them; code that they bring along is never run. Their tokenizer is that of
+    `model.name_or_path`. state_axis: as in `plan`.
     """
-    return open_file(path, config, Units(state_axes=StateAxes.parse(state_axis))).build()
+    source = open_file(path, config, Units(state_axes=StateAxes.parse(state_axis)))
+    model = source.build()
+    if source.kind == "huggingface":
+        from aireprune.models.accelerate import can_accelerate
+
+        return accelerate(model) if can_accelerate(model) else model
+    return model
 
 
 def save(model: nn.Module, path: str | Path, overwrite: bool = False) -> None:
@@ -147,6 +165,37 @@ def prune_file(
     done = prune_checkpoint(open_file(source, config, job.units), Path(target), job, overwrite)
     _tell(done.notices)
     return done.plan
+
+
+def evaluate(
+    model_or_path: ModelOrPath,
+    *,
+    task: Task | str | None = None,
+    text: str | Path | None = None,
+    against: ModelOrPath | None = None,
+    **choices: Unpack[EvaluationChoices],
+) -> Evaluation:
+    """How good a model is, with 95 % intervals: its accuracy on the test split of a task, or how well it predicts text.
+
+    task: a task, its name, or an .npz file of your own. text: UTF-8 text, read with the tokenizer of a Hugging Face folder
+    or byte by byte by models of bytes, or a .npy file of tokens; judged in bits per byte and perplexity per token, in
+    windows of window=1024 tokens (fewer if the text is shorter). against: the full model, for both scores side by side,
+    the share of equal answers and the mean KL divergence. count: use the first so many examples or windows. batch: so
+    many at a time. config: as in `load`; beside `against`, for the file of the two that has none.
+    """
+    from aireprune.experiments.evaluation import Candidate, judge
+    from aireprune.tasks.material import Material
+
+    unknown = sorted(set(choices) - EvaluationChoices.__optional_keys__)
+    if unknown:
+        raise AireError(
+            f"There is no argument {unknown[0]}=. Arguments: {', '.join(sorted(EvaluationChoices.__optional_keys__))}."
+        )
+    material = Material(task=task, text=text, window=choices.get("window"), count=choices.get("count"))
+    candidate = Candidate(model=model_or_path, against=against, config=choices.get("config"))
+    found = judge(candidate, material, choices.get("batch"))
+    _tell(found.notices)
+    return found
 
 
 def _tell(notices: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aireprune.calibration.checks import check_inputs
-from aireprune.calibration.inputs import Inputs
+from aireprune.calibration.inputs import Inputs, held_out
 from aireprune.errors import AireError
 from aireprune.models.evaluation import evaluation_mode
 from aireprune.models.mamba import RMS_EPSILON, MambaModel
@@ -50,7 +50,7 @@ class FittedHead:
 def fit_head(model: MambaModel, inputs: Inputs) -> FittedHead:
     """Fit on all batches but those that are held out, and compare there."""
     check_inputs(model, inputs)
-    if not any(inputs.held_out(number) for number in range(inputs.batches)):
+    if not any(map(held_out, range(inputs.batches))):
         raise AireError(f"Fitting a head needs at least 4 sequences, some of which are held out; got {len(inputs)}.")
     with evaluation_mode(model):
         weight = _solve(model, inputs)
@@ -61,9 +61,9 @@ def fit_head(model: MambaModel, inputs: Inputs) -> FittedHead:
 def _solve(model: MambaModel, inputs: Inputs) -> Tensor:
     d, tokens = model.config.d_model, model.config.d_output
     gram, target = torch.zeros(d, d, dtype=torch.float64), torch.zeros(d, tokens, dtype=torch.float64)
-    for number, batch in enumerate(inputs):
-        if not inputs.held_out(number):
-            features, logits = (values.flatten(0, 1).double() for values in _both(model, batch))
+    for number in range(inputs.batches):
+        if not held_out(number):
+            features, logits = (values.flatten(0, 1).double() for values in _both(model, inputs[number].first))
             gram += features.T @ features
             target += features.T @ (logits - logits.mean(-1, keepdim=True))
     gram += RIDGE * gram.diagonal().mean() * torch.eye(d)
@@ -72,8 +72,9 @@ def _solve(model: MambaModel, inputs: Inputs) -> Tensor:
 
 def _compare(model: MambaModel, inputs: Inputs, weight: Tensor) -> tuple[float, float]:
     divergence, changed, count = 0.0, 0, 0
-    for number, batch in enumerate(inputs):
-        if inputs.held_out(number):
+    for number in range(inputs.batches):
+        if held_out(number):
+            batch = inputs[number].first
             features, logits = _both(model, batch)
             new = features @ weight.T
             expected, found = logits.log_softmax(-1).double(), new.log_softmax(-1).double()

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from aireprune.models.accelerate import accelerated
+from aireprune.models.accelerate import fast_scans
 from aireprune.models.evaluation import evaluation_mode
 
 
@@ -18,7 +18,7 @@ def running(*models: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(evaluation_mode(*models))
         for model in models:
-            stack.enter_context(accelerated(model))
+            stack.enter_context(fast_scans(model))
             stack.enter_context(_without_cache(getattr(model, "config", None)))
         yield
 

@@ -1,60 +1,94 @@
-"""What `aire prune` does with --task: find the ratio that --max-drop allows, and report the test metric once."""
+"""What a task or a text says about a model: the table of `aire eval`, and what `aire prune` does with --task and --text."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from aireprune.cli.output import measured, say, stderr
+import typer
+
+from aireprune.cli.output import measured, progress, say, stderr, table
 
 if TYPE_CHECKING:
+    from aireprune.experiments.evaluation import Estimate, Evaluation
     from aireprune.pruning.request import Job
     from aireprune.pruning.search import RatioFound
     from aireprune.pruning.source import FileSource
-    from aireprune.tasks import Task
+    from aireprune.tasks.material import Material
+
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        metavar="TASK",
+        help="Judge on the test split of this task; `aire tasks` lists them, and an .npz file of your own will do.",
+    ),
+]
+TextFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--text",
+        metavar="FILE",
+        help="Judge on this text: UTF-8, read with the tokenizer of a Hugging Face folder, else as bytes; or a .npy file of "
+        "tokens.",
+    ),
+]
 
 
 @dataclass
 class Judgement:
-    """What a task says about pruning a checkpoint: on validation examples, to choose a ratio; on test examples, once."""
+    """The full model beside what is written in its place. A ratio is chosen on validation examples (of a text, on the
+    first half of its windows), and the result is reported on test examples (on the second half)."""
 
-    task: Task
+    material: Material
     source: FileSource
     found: RatioFound | None = field(default=None, init=False)
-    test: float | None = field(default=None, init=False)
+    test: Evaluation | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """A task that does not fit the model is refused before anything is written."""
         from aireprune.tasks.evaluate import evaluate
 
+        self.material = self.material.loaded()
         self.full = self.source.build()
+        self.task = self.material.for_model(self.full)
         evaluate(self.full, self.task, self.task.test.rows(slice(0, 1)))
 
     def find_ratio(self, job: Job, max_drop: float, target: Path) -> float:
-        """The largest ratio at which what will be written at `target` costs at most `max_drop` points."""
+        """The largest ratio at which what will be written at `target` costs at most `max_drop` points of accuracy, or per
+        cent of bits."""
         from aireprune.pruning.rows import with_short_rows
         from aireprune.pruning.search import Goal, search_ratio
         from aireprune.pruning.source import open_module
+        from aireprune.tasks.material import halved
 
+        if self.material.text is not None:
+            self.task = halved(self.task)
         module = open_module(self.full, units=job.units, origin=self.source.origin)
         goal = Goal(task=self.task, max_drop=max_drop)
         self.found = search_ratio(module, with_short_rows(job, self.source, target), goal, self._report)
         return self.found.ratio
 
     def _report(self, ratio: float, metric: float) -> None:
-        stderr().print(f"ratio {ratio:.2f}: validation {self._measured(metric)}")
+        stderr().print(f"ratio {ratio:.2f}: validation {measured(self.task.metric, metric)}")
 
     def judge(self, target: Path) -> None:
-        """The metric of the checkpoint that was written, on the test split."""
+        """The checkpoint that was written beside the full model, on the test split."""
+        from aireprune.experiments.evaluation import evaluate_model
         from aireprune.pruning.source import open_file
-        from aireprune.tasks.evaluate import evaluate
 
         beside = target.is_dir() or target.with_suffix(".json").exists()
-        written = open_file(target, None if beside else self.source.config)
-        self.test = evaluate(written.build(), self.task, self.task.test)
+        written = open_file(target, None if beside else self.source.config).build()
+        with judging("both models") as report:
+            self.test = evaluate_model(written, self.task, self.full, report=report)
 
     def to_dict(self) -> dict[str, Any]:
+        assert self.test is not None
+        assert self.test.against is not None
         values: dict[str, Any] = {"metric": self.task.metric}
         if self.found is not None:
             values |= {
@@ -63,16 +97,86 @@ class Judgement:
                 "validation": self.found.metric,
                 "tried": {str(ratio): metric for ratio, metric in self.found.tried.items()},
             }
-        return {**values, "test": self.test, "examples": len(self.task.test)}
+        values |= {"full_test": self.test.against.full.metric.value, "test": self.test.score.metric.value}
+        return {**values, "examples": self.test.examples, "evaluation": self.test.to_dict()}
 
     def show(self) -> None:
-        if self.found is not None:
-            say(
-                f"Validation: full {self._measured(self.found.full)}, at ratio {self.found.ratio:.2f} "
-                f"{self._measured(self.found.metric)} ({len(self.found.tried)} ratios tried)."
-            )
         assert self.test is not None
-        say(f"Test on {len(self.task.test)} examples: {self._measured(self.test)}.")
+        if self.found is not None:
+            metric = self.task.metric
+            say(
+                f"Validation: full {measured(metric, self.found.full)}, at ratio {self.found.ratio:.2f} "
+                f"{measured(metric, self.found.metric)} ({len(self.found.tried)} ratios tried)."
+            )
+        say()
+        show_evaluation(self.test, "pruned", "full")
 
-    def _measured(self, value: float) -> str:
-        return measured(self.task.metric, value)
+
+def judgement_on(task: str | None, text: Path | None, source: FileSource) -> Judgement | None:
+    """The judgement that --task or --text asks for."""
+    if task is None and text is None:
+        return None
+    from aireprune.tasks.material import Material
+
+    return Judgement(Material(task=task, text=text), source)
+
+
+@contextmanager
+def judging(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal; the function moves it: (examples done, of how many)."""
+    title = f"judging {what}"
+    with progress(title, disable=not stderr().is_terminal) as step:
+        yield lambda done, total: step(title, done, total)
+
+
+def show_evaluation(found: Evaluation, model: str, full: str) -> None:
+    """A table of the scores; beside the full model, also how often both agree and how far their outputs are apart."""
+    unit = "windows of" if found.language else "test examples of up to"
+    title = f"{found.data}: {found.examples:,} {unit} {found.length:,} {'tokens' if found.language else 'steps'}"
+    if found.against is None:
+        say(
+            table(
+                title, ("", model, "95 % interval"), ((name, *_cells(name, value)) for name, value, _ in _rows(found))
+            )
+        )
+        return
+    heads = ("", full, "95 % interval", model, "95 % interval")
+    rows = ((name, *_cells(name, other), *_cells(name, value)) for name, value, other in _rows(found))
+    say(table(title, heads, rows))
+    beside, answers = found.against, "next tokens" if found.language else "answers"
+    say(
+        f"Difference in {found.metric}: {_text(found.metric, beside.difference.value, signed=True)} "
+        f"({_interval(found.metric, beside.difference, signed=True)}; p = {beside.p:.2g})."
+    )
+    say(
+        f"{_text('agreement', beside.agreement.value)} of the {answers} are the same "
+        f"({_interval('agreement', beside.agreement)}); mean KL({full} || {model}) "
+        f"{_text('nats', beside.divergence.value)} nats ({_interval('nats', beside.divergence)})."
+    )
+
+
+def _rows(found: Evaluation) -> list[tuple[str, Estimate, Estimate]]:
+    """Name and value of every metric, and the full model's (or once more the same) value."""
+    full = found.score if found.against is None else found.against.full
+    rows = [(found.metric, found.score.metric, full.metric)]
+    if found.score.perplexity is not None and full.perplexity is not None:
+        rows.append(("perplexity", found.score.perplexity, full.perplexity))
+    return rows
+
+
+def _cells(metric: str, estimate: Estimate) -> tuple[str, str]:
+    return _text(metric, estimate.value), _interval(metric, estimate)
+
+
+def _interval(metric: str, estimate: Estimate, signed: bool = False) -> str:
+    """Nothing can be said from one example."""
+    if not math.isfinite(estimate.high):
+        return "–"
+    return f"{_text(metric, estimate.low, signed)} to {_text(metric, estimate.high, signed)}"
+
+
+def _text(metric: str, value: float, signed: bool = False) -> str:
+    sign = "+" if signed else ""
+    if metric in ("accuracy", "agreement"):
+        return f"{100 * value:{sign}.2f} %"
+    return f"{value:{sign},.{2 if metric == 'perplexity' else 4}f}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aireprune.cli.judge import TaskName, TextFile, judgement_on
 from aireprune.cli.options import Checkpoint, Config, Granularity, Horizon, Json, MethodName, Seed, StateAxis
 from aireprune.cli.output import notices, percent, print_json, say, size, table, waiting
 from aireprune.cli.sizes import Sizes, bytes_of, sizes_of, withdrawn_on_failure
@@ -16,7 +17,6 @@ from aireprune.errors import AireError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from aireprune.cli.judge import Judgement
     from aireprune.pruning.plan import Plan
     from aireprune.pruning.prune import Pruned
     from aireprune.pruning.request import Job
@@ -101,13 +101,12 @@ def prune(
         typer.Option(
             "--max-drop",
             metavar="X",
-            help="Find the largest ratio that costs at most X points of accuracy on the validation split of --task.",
+            help="Find the largest ratio that costs at most X points of accuracy on the validation split of --task; of a "
+            "language task or --text (its first half), at most X per cent more bits.",
         ),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option("--task", metavar="TASK", help="Task of --max-drop; alone: report its test accuracy."),
-    ] = None,
+    task: TaskName = None,
+    text: TextFile = None,
     mask: Annotated[
         bool, typer.Option("--mask", help="Silence the states instead of removing them: same shapes, same outputs.")
     ] = False,
@@ -150,9 +149,9 @@ def prune(
 ) -> None:
     """Remove the states that matter least and write a smaller checkpoint of the same kind.
 
-    Give --ratio, --threshold, --plan, or --max-drop with --task. The original is never touched, and OUT appears whole
-    or not at all. An OUT without a suffix makes a folder in our own format (config.json, model.safetensors, plan.json)
-    from a single file.
+    Give --ratio, --threshold, --plan, or --max-drop with --task or --text. The original is never touched, and OUT
+    appears whole or not at all. An OUT without a suffix makes a folder in our own format (config.json,
+    model.safetensors, plan.json) from a single file. --task or --text judge the full and the pruned model.
     """
     handling = Handling(mask=mask, force=force, calibrate=calibrate, calibrate_count=calibrate_count)
     choices = Choices(
@@ -170,13 +169,13 @@ def prune(
         round_to=round_to,
         reduce=reduce,
     )
-    _check(choices, plan, max_drop, task)
+    _check(choices, plan, max_drop, task is not None or text is not None)
     if max_drop is not None:
         choices = replace(choices, ratio=0.0)  # until the search has found one
     job = _job(choices, plan, handling)
     source = _source(ckpt, config, job)
     _check_before_work(source, out, job, overwrite)
-    judgement = _judgement(task, source)
+    judgement = judgement_on(task, text, source)
     if judgement is not None and max_drop is not None:
         job = _job(replace(choices, ratio=judgement.find_ratio(job, max_drop, out)), None, handling)
     with withdrawn_on_failure(out, overwrite):
@@ -195,12 +194,14 @@ def prune(
         judgement.show()
 
 
-def _check(choices: Choices, plan: Path | None, max_drop: float | None, task: str | None) -> None:
+def _check(choices: Choices, plan: Path | None, max_drop: float | None, judged: bool) -> None:
     """Raise for options that do not go together."""
     if max_drop is not None and plan is not None:
         raise AireError("--max-drop makes a plan of its own: give it without --plan.")
-    if max_drop is not None and (task is None or choices.ratio is not None or choices.threshold is not None):
-        raise AireError("--max-drop finds the ratio by itself: give it with --task, without --ratio and --threshold.")
+    if max_drop is not None and (not judged or choices.ratio is not None or choices.threshold is not None):
+        raise AireError(
+            "--max-drop finds the ratio by itself: give it with --task or --text, without --ratio and --threshold."
+        )
     if plan is not None and choices.given:
         raise AireError(
             f"The plan already decides on {', '.join(sorted(choices.given)).replace('_', '-')}: give --plan alone, or "
@@ -235,15 +236,6 @@ def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bo
     refuse_existing(target, overwrite)
     check_job(source, job)
     read_calibration(job.calibration)
-
-
-def _judgement(task: str | None, source: FileSource) -> Judgement | None:
-    if task is None:
-        return None
-    from aireprune.cli.judge import Judgement
-    from aireprune.tasks import load_task
-
-    return Judgement(load_task(task), source)
 
 
 def _pruned(source: FileSource, target: Path, job: Job, overwrite: bool) -> Pruned:

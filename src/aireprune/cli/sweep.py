@@ -41,7 +41,12 @@ def sweep(
     ] = 1000,
     max_drop: Annotated[
         float,
-        typer.Option("--max-drop", metavar="X", min=0, help="What a safe ratio may cost on validation, in points."),
+        typer.Option(
+            "--max-drop",
+            metavar="X",
+            min=0,
+            help="What a safe ratio may cost on validation: points of accuracy, or per cent more bits (language tasks).",
+        ),
     ] = 1.0,
     config: Config = None,
     json: Json = False,
@@ -83,7 +88,7 @@ def sweep(
 
 
 def _show(summary: Summary) -> None:
-    unit = "Accuracy (%)" if summary.accuracy else "Bits per byte"
+    unit = "Accuracy (%)" if summary.accuracy else summary.metric.capitalize()
     title = f"{unit} on {summary.examples} test examples of {summary.task} against the share of states removed"
     heads = ("variant", *(f"{ratio:.0%}" for ratio in summary.ratios))
     say(table(title, heads, ((name, *_metrics(summary, curve)) for name, curve in summary.variants.items())))

@@ -21,7 +21,7 @@ def curves(summary: Summary, title: str) -> str:
     if summary.accuracy:
         return line_chart(title, "states removed (%)", "test accuracy (%)", series)
     full = summary.full.test  # a destroyed language model would flatten all other lines
-    return line_chart(title, "states removed (%)", "bits per byte", series, (0.95 * full, 2 * full))
+    return line_chart(title, "states removed (%)", summary.metric, series, (0.95 * full, 2 * full))
 
 
 def profile(summary: Summary, name: str, title: str) -> str:

@@ -36,7 +36,7 @@ class SweepRequest:
     validation: int = 1000  # and of the validation split
     calibrate: str | None = None  # inputs of calibrated variants; None: the task's training split
     calibrate_count: int = COUNT
-    drop: float = 1.0  # what a safe ratio may cost: points of accuracy, or per cent of bits per byte
+    drop: float = 1.0  # what a safe ratio may cost: points of accuracy, or per cent of bits
 
     def __post_init__(self) -> None:
         for ratio in self.ratios:

@@ -16,8 +16,29 @@ def interval(values: np.ndarray) -> tuple[float, float]:
         centre, spread = (mean + Z**2 / (2 * n)) / (1 + Z**2 / n), Z / (1 + Z**2 / n)
         half = spread * math.sqrt(mean * (1 - mean) / n + Z**2 / (4 * n**2))
         return centre - half, centre + half
+    return normal_interval(values)
+
+
+def normal_interval(values: np.ndarray) -> tuple[float, float]:
+    """95 % interval of the mean by its standard error; infinite for a single value."""
+    n, mean = len(values), float(np.mean(values))
     half = Z * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
     return mean - half, mean + half
+
+
+def paired_interval(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """95 % interval of the mean of a - b on the same examples.
+
+    Zeros and ones: Agresti and Min (2005), who add half an example to each of the four cells. Other values: normal.
+    """
+    difference = np.asarray(a, float) - np.asarray(b, float)
+    if not np.isin(np.concatenate([a, b]), (0.0, 1.0)).all():
+        return normal_interval(difference)
+    n = len(difference) + 2
+    mean = float(difference.sum()) / n
+    changed = float(np.abs(difference).sum()) + 1
+    half = Z * math.sqrt(changed / n - mean**2) / math.sqrt(n)
+    return max(mean - half, -1.0), min(mean + half, 1.0)
 
 
 def paired_p_value(a: np.ndarray, b: np.ndarray) -> float:

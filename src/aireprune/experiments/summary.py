@@ -103,7 +103,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """examples: test examples that were used. drop: what a safe ratio may cost on validation, in points."""
+    """examples: test examples that were used. drop: what a safe ratio may cost on validation (points, or % of bits)."""
 
     task: str
     metric: str
@@ -118,11 +118,11 @@ class Summary:
 
     @property
     def accuracy(self) -> bool:
-        """Judged by accuracy; otherwise by bits per byte."""
+        """Judged by accuracy; otherwise by bits per byte or token."""
         return self.metric == "accuracy"
 
     def shown(self, value: float) -> float:
-        """The metric as people read it: per cent of accuracy, or bits per byte."""
+        """The metric as people read it: per cent of accuracy, or bits."""
         return 100 * value if self.accuracy else value
 
     def text(self, value: float) -> str:

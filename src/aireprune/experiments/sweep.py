@@ -23,6 +23,7 @@ from aireprune.files.writing.atomic import atomic_path
 from aireprune.pruning.plan import Plan
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import per_example
+from aireprune.tasks.fit import check_fit
 from aireprune.training.lock import locked
 
 MAY_CHANGE = ("variants", "ratios", "drop")  # between two runs of one sweep
@@ -37,6 +38,7 @@ def run_sweep(
     report: Report = lambda result, done, total: None,
 ) -> Summary:
     """Do the cells that are not yet done, and return the summary. report(result, cells done, cells in all)."""
+    check_fit(model, task)
     with locked(folder, "sweep"):
         return _sweep(model, task, request, folder, report)
 

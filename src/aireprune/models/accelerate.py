@@ -42,34 +42,40 @@ def accelerate(model: nn.Module) -> nn.Module:
 
     Calling it again changes nothing. Pruning (before or after) and training keep working.
     """
-    count = 0
-    for module in model.modules():
-        forward = _forward_for(module)
-        if forward is not None:
-            module.forward = partial(forward, module)  # unlike a bound method, this can be pickled
-            count += 1
-    if not count:
+    if not can_accelerate(model):
         raise AireError(
             f"{type(model).__name__} has no layer that can be accelerated. Known are transformers' "
             f"{', '.join(MAMBA + MAMBA2)}; aireprune's own models are fast already."
         )
+    for mixer in _mixers(model):
+        _speed_up(mixer)
     return model
 
 
+def can_accelerate(model: nn.Module) -> bool:
+    """Whether any of its layers is a mixer that `accelerate` knows."""
+    return bool(_mixers(model))
+
+
 @contextmanager
-def accelerated(model: nn.Module) -> Iterator[nn.Module]:
-    """The same for a while, for any model; mixers that have the fast scan already keep it."""
-    given = []
-    for module in model.modules():
-        forward = _forward_for(module)
-        if forward is not None and "forward" not in module.__dict__:
-            module.forward = partial(forward, module)
-            given.append(module)
+def fast_scans(model: nn.Module) -> Iterator[None]:
+    """The fast scans for a while, in the mixers that have the stock forward; then they have it again."""
+    stock = [mixer for mixer in _mixers(model) if "forward" not in vars(mixer)]
     try:
-        yield model
+        for mixer in stock:
+            _speed_up(mixer)
+        yield
     finally:
-        for module in given:
-            del module.__dict__["forward"]
+        for mixer in stock:
+            vars(mixer).pop("forward", None)
+
+
+def _mixers(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if _forward_for(module) is not None]
+
+
+def _speed_up(mixer: nn.Module) -> None:
+    mixer.forward = partial(_forward_for(mixer), mixer)  # unlike a bound method, this can be pickled
 
 
 def _forward_for(module: nn.Module) -> Any:

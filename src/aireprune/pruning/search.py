@@ -19,7 +19,7 @@ EXAMPLES = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """What a pruned model may cost: at most `max_drop` points of accuracy, or per cent of bits per byte, on a task.
+    """What a pruned model may cost on a task: at most `max_drop` points of accuracy, or per cent more bits.
 
     At most `examples` of its validation examples are used.
     """

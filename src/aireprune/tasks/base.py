@@ -12,6 +12,7 @@ from aireprune.errors import AireError
 from aireprune.folders import data_folder
 
 VALIDATION_SEED = 20260
+BYTES = 256  # different tokens of a task or model of bytes
 
 Decode = Callable[[np.ndarray], np.ndarray]
 
@@ -52,6 +53,8 @@ class Task:
     length: steps (the most, when they vary). d_input: features of a step, or the number of different tokens. classes:
     outputs. decode: stored values to model inputs, float32 (n, L, d_input) or int64 tokens (n, L). step_rescale: how many
     steps of the task that models are trained on one step here lasts; a model runs with its step sizes times that.
+    at_least: the numbers of tokens and classes are those that occur in the data, and a model may know more.
+    bytes_per_token: of a language task, how much text a token stands for on average; None if that is not known.
     """
 
     name: str
@@ -63,19 +66,28 @@ class Task:
     validation: Split
     test: Split
     step_rescale: float = field(default=1.0, kw_only=True)
+    at_least: bool = field(default=False, kw_only=True)
+    bytes_per_token: float | None = field(default=1.0, kw_only=True)
 
     @property
     def language(self) -> bool:
-        """Judged by bits per byte instead of accuracy."""
+        """Asks for the next token at every step, and is judged by bits instead of accuracy."""
         return self.test.y.ndim == 2
 
     @property
+    def takes_tokens(self) -> bool:
+        """Inputs are whole numbers that stand for something, not measured values."""
+        return self.decode is tokens
+
+    @property
     def pairs(self) -> bool:
-        return self.decode is tokens and self.test.x.ndim == 3
+        return self.takes_tokens and self.test.x.ndim == 3
 
     @property
     def metric(self) -> str:
-        return "bits per byte" if self.language else "accuracy"
+        if not self.language:
+            return "accuracy"
+        return "bits per token" if self.bytes_per_token is None else "bits per byte"
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
         """Stored values -> model inputs."""
@@ -87,7 +99,7 @@ class Task:
         return Batch(self.inputs(split.x), split.y, None if lengths is None else lengths.astype(np.int64))
 
     def drop(self, full: float, value: float) -> float:
-        """How much worse `value` is than `full`: points of accuracy, or per cent of the bits per byte, both / 100."""
+        """How much worse `value` is than `full`: points of accuracy, or per cent of the bits, both / 100."""
         return value / full - 1 if self.language else full - value
 
 

@@ -1,11 +1,15 @@
-"""How good a model is at a task: the share of right answers, or the bits per byte of a language model."""
+"""How good a model is at a task, example by example: right answers, or the bits that a language model needs.
+
+Models run in evaluation mode, transformers ones with the fast scans of `models/accelerate.py`, and are left as they were.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,12 +17,31 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.errors import AireError
+from aireprune.models.accelerate import fast_scans
 from aireprune.models.evaluation import evaluation_mode
-from aireprune.models.model_config import ModelConfig
 from aireprune.models.s5 import S5SSM
 from aireprune.tasks.base import Batch, Split, Task
+from aireprune.tasks.fit import check_fit, check_outputs
 
 BATCH_TOKENS = 2**14
+BATCH_OUTPUTS = 2**26  # numbers that a language model puts out at once
+PART_OUTPUTS = 2**24  # those of which probabilities are made at once
+
+Report = Callable[[int, int], None]  # (examples done, of how many)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A model beside the full one on the same examples, (N,) each.
+
+    metric, full_metric: as `per_example` has them. agreement: 1 or 0 for the same or another answer; of a language
+    model, the share of steps with the same. divergence: KL(full || model) in nats, the mean over steps.
+    """
+
+    metric: np.ndarray
+    full_metric: np.ndarray
+    agreement: np.ndarray
+    divergence: np.ndarray
 
 
 def forward(model: nn.Module, task: Task, split: Split) -> Tensor:
@@ -26,32 +49,48 @@ def forward(model: nn.Module, task: Task, split: Split) -> Tensor:
     return _logits(model, task.batch(split))
 
 
-def _logits(model: nn.Module, batch: Batch) -> Tensor:
-    device = next(model.parameters()).device
-    x = torch.from_numpy(batch.x).to(device)
-    out = model(x) if batch.lengths is None else model(x, torch.from_numpy(batch.lengths).to(device))
-    logits: Tensor = getattr(out, "logits", out)  # transformers models return more than logits
-    return logits
+def evaluate(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> float:
+    """The task's metric: accuracy (0 to 1, higher is better) or bits per byte or token (lower is better)."""
+    return float(per_example(model, task, split, batch).mean())
 
 
-def check_fit(model: nn.Module, task: Task) -> None:
-    """One of our models must take the task's inputs and give its answers; of other models nothing is known."""
-    config = getattr(model, "config", None)
-    if not isinstance(config, ModelConfig):
-        return
-    values: dict[str, Any] = config.to_dict()
-    for key, wanted, what in (
-        ("d_input", task.d_input, "takes {} values per step (or so many different tokens)"),
-        ("d_output", task.classes, "gives {} outputs"),
-        ("retrieval", task.pairs, "compares pairs of documents: {}"),
-    ):
-        if values[key] != wanted:
+@torch.inference_mode()
+def per_example(
+    model: nn.Module,
+    task: Task,
+    split: Split,
+    batch: int | None = None,
+    report: Report = lambda done, total: None,
+) -> np.ndarray:
+    """Of every example, (N,): 1 or 0 for a right or wrong class; of a language task, the mean bits per byte (or token).
+
+    batch: examples at a time.
+    """
+    parts = _outputs((model,), task, split, batch, report)
+    return np.concatenate([_metric(task, logits, part) for part, (logits,) in parts])
+
+
+@torch.inference_mode()
+def compare(
+    model: nn.Module,
+    full: nn.Module,
+    task: Task,
+    split: Split,
+    batch: int | None = None,
+    report: Report = lambda done, total: None,
+) -> Compared:
+    """Both models on every example; their outputs must have the same shape."""
+    found = []
+    for part, (ours, theirs) in _outputs((model, full), task, split, batch, report):
+        if ours.shape != theirs.shape:
             raise AireError(
-                f"The model does not fit task {task.name}: it {what.format(values[key])}, and the task has {wanted}."
+                f"The two models cannot be compared: one puts out {ours.shape[-1]:,} numbers, the other "
+                f"{theirs.shape[-1]:,}."
             )
-    if (values["mode"] == "tokens") != task.language:
-        kind = "every step" if task.language else "whole sequences"
-        raise AireError(f"The model does not fit task {task.name}, which asks about {kind} (mode {values['mode']}).")
+        metrics = (_metric(task, logits, part) for logits in (ours, theirs))
+        agreement = _over_steps((ours.argmax(-1) == theirs.argmax(-1)).double())
+        found.append((*metrics, agreement, _over_steps(_by_rows(_divergence, theirs, ours))))
+    return Compared(*(np.concatenate(values) for values in zip(*found, strict=True)))
 
 
 @contextlib.contextmanager
@@ -69,32 +108,80 @@ def sampled_as(model: nn.Module, task: Task) -> Iterator[None]:
             layer.step_rescale /= task.step_rescale
 
 
-@torch.inference_mode()
-def per_example(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> np.ndarray:
-    """Of every example, (N,): 1 or 0 for a right or wrong class; or the mean bits per byte. Dropout is off meanwhile."""
-    check_fit(model, task)
+def _outputs(
+    models: Sequence[nn.Module], task: Task, split: Split, batch: int | None, report: Report
+) -> Iterator[tuple[Split, list[Tensor]]]:
+    """Batch by batch, the examples and the logits of every model for them, single precision on the CPU."""
+    for model in models:
+        check_fit(model, task)
     if not len(split):
         raise AireError(f"Task {task.name} has no examples to judge the model on.")
-    step = batch or max(1, BATCH_TOKENS // task.length)
-    with evaluation_mode(model), sampled_as(model, task):
-        parts = [_judge(model, task, split.rows(slice(i, i + step)), i) for i in range(0, len(split), step)]
-    return np.concatenate(parts)
+    if batch is not None and batch < 1:
+        raise AireError(f"batch={batch} is no number of examples: give 1 or more.")
+    step = batch or _examples_at_once(task)
+    with contextlib.ExitStack() as around:
+        for model in {id(model): model for model in models}.values():
+            for context in (evaluation_mode(model), fast_scans(model), sampled_as(model, task)):
+                around.enter_context(context)
+        for first in range(0, len(split), step):
+            part = split.rows(slice(first, first + step))
+            inputs = task.batch(part)
+            _check_inputs(task, inputs.x, first)
+            yield part, [_checked_logits(model, task, inputs, part, first) for model in models]
+            report(min(first + step, len(split)), len(split))
 
 
-def _judge(model: nn.Module, task: Task, part: Split, first: int) -> np.ndarray:
+def _examples_at_once(task: Task) -> int:
+    outputs = task.length * task.classes if task.language else 1
+    return max(1, min(BATCH_TOKENS // task.length, BATCH_OUTPUTS // outputs))
+
+
+def _logits(model: nn.Module, batch: Batch) -> Tensor:
+    device = next(model.parameters()).device
+    x = torch.from_numpy(batch.x).to(device)
+    out = model(x) if batch.lengths is None else model(x, torch.from_numpy(batch.lengths).to(device))
+    logits: Tensor = getattr(out, "logits", out)  # transformers models return more than logits
+    return logits
+
+
+def _checked_logits(model: nn.Module, task: Task, inputs: Batch, part: Split, first: int) -> Tensor:
     """first: the number of the part's first example."""
-    batch = task.batch(part)
-    _check_inputs(task, batch.x, first)
-    logits, y = _logits(model, batch).float().cpu(), torch.from_numpy(part.y)
+    logits = _logits(model, inputs).float().cpu()
+    check_outputs(logits, task, part)
     if not torch.isfinite(logits).all():
         raise AireError(
             f"The model's outputs are not finite (NaN or infinite) on task {task.name}, examples {first} to "
             f"{first + len(part) - 1}: its weights are damaged, or the inputs are not in the range it was trained on."
         )
-    if task.language:
-        bits = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(1) / math.log(2)
-        return bits.double().numpy()
-    return (logits.argmax(-1) == y).double().numpy()
+    return logits
+
+
+def _metric(task: Task, logits: Tensor, part: Split) -> np.ndarray:
+    y = torch.from_numpy(part.y)
+    if not task.language:
+        return (logits.argmax(-1) == y).double().numpy()
+    bits = _over_steps(_by_rows(partial(F.cross_entropy, reduction="none"), logits, y)) / math.log(2)
+    return bits / (task.bytes_per_token or 1)
+
+
+def _divergence(full: Tensor, model: Tensor) -> Tensor:
+    """KL(full || model) of rows of logits, in nats."""
+    p, q = full.log_softmax(-1), model.log_softmax(-1)
+    return (p.exp() * (p - q)).sum(-1)
+
+
+def _by_rows(function: Callable[[Tensor, Tensor], Tensor], logits: Tensor, other: Tensor) -> Tensor:
+    """A function of rows (logits of an example or of a step), applied to a bounded number of them at a time."""
+    size = max(1, PART_OUTPUTS // logits.shape[-1])
+    rows = logits.reshape(-1, logits.shape[-1]).split(size)
+    others = other.reshape(-1, *other.shape[logits.ndim - 1 :]).split(size)
+    values = [function(a, b).double() for a, b in zip(rows, others, strict=True)]
+    return torch.cat(values).reshape(logits.shape[:-1])
+
+
+def _over_steps(values: Tensor) -> np.ndarray:
+    """(n,) or (n, L) -> the mean of every example, (n,)."""
+    return values.reshape(len(values), -1).mean(1).numpy()
 
 
 def _check_inputs(task: Task, x: np.ndarray, first: int) -> None:
@@ -107,8 +194,3 @@ def _check_inputs(task: Task, x: np.ndarray, first: int) -> None:
             f"Example {first + int(finite.argmin())} of task {task.name} holds values that are not finite (NaN or "
             "infinite in single precision). Repair the task's data, or leave the example out."
         )
-
-
-def evaluate(model: nn.Module, task: Task, split: Split, batch: int | None = None) -> float:
-    """The task's metric: accuracy (0 to 1, higher is better) or bits per byte (lower is better)."""
-    return float(per_example(model, task, split, batch).mean())

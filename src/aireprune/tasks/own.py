@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from aireprune.errors import AireError
-from aireprune.tasks.base import Split, Task, tokens
+from aireprune.tasks.base import BYTES, Split, Task, tokens
 from aireprune.tasks.numpy_files import read_npz
 
 PARTS = ("train", "validation", "test")
@@ -28,10 +28,12 @@ def own_task(path: Path) -> Task:
     if len(kinds) > 1:
         raise AireError(f"{path}: the arrays of {', '.join(PARTS)} differ in type or in the shape of an example.")
     x = [split.x for split in splits]
-    classes = int(max(split.y.max() for split in splits)) + 1
+    length, classes = x[0].shape[1], int(max(split.y.max() for split in splits)) + 1
     if x[0].dtype.kind == "f":
-        return Task(str(path), x[0].shape[1], x[0].shape[2], classes, _as_they_are, *splits)
-    return Task(str(path), x[0].shape[1], int(max(part.max() for part in x)) + 1, classes, tokens, *splits)
+        return Task(str(path), length, x[0].shape[2], classes, _as_they_are, *splits, at_least=True)
+    known = int(max(part.max() for part in x)) + 1
+    bytes_per_token = 1.0 if max(known, classes) <= BYTES else None
+    return Task(str(path), length, known, classes, tokens, *splits, at_least=True, bytes_per_token=bytes_per_token)
 
 
 def _as_they_are(x: np.ndarray) -> np.ndarray:

@@ -110,10 +110,13 @@ def read_text(
 
 
 def open_tokenizer(folder: str | Path) -> Tokenizer:
-    """The tokenizer of a Hugging Face folder; code that the folder brings along is never run."""
+    """The tokenizer of a Hugging Face folder, or of a model's name if it is in transformers' cache.
+
+    Code that it brings along is never run, and nothing is downloaded.
+    """
     if importlib.util.find_spec("transformers") is None:
         raise AireError(f"{folder}: its tokenizer needs transformers (pip install aireprune[hf]).")
-    if not has_tokenizer(folder):
+    if Path(folder).is_dir() and not has_tokenizer(folder):
         raise AireError(
             f"{folder} holds no tokenizer ({', '.join(FILES[:3])}, …): copy its files there, or give tokens as a .npy file."
         )
@@ -127,7 +130,7 @@ def open_tokenizer(folder: str | Path) -> Tokenizer:
 
 
 def has_tokenizer(folder: str | Path) -> bool:
-    """transformers makes an empty tokenizer for a folder without one, so its files are looked for here."""
+    """Whether a folder has files of a tokenizer; without them, transformers would make an empty one."""
     return any((Path(folder) / name).is_file() for name in FILES)
 
 
