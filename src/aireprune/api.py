@@ -109,6 +109,7 @@ def prune(
     plan: Plan | None = None,
     *,
     config: ConfigLike = None,
+    module: str | None = None,
     **choices: Unpack[PruneChoices],
 ) -> nn.Module:
     """A new, smaller model; the one given stays as it is. Give a plan, or what `plan` takes to make one (ratio=0.5).
@@ -116,12 +117,15 @@ def prune(
     Works on our own models, transformers (Mamba, Mamba-2, FalconMamba, Jamba), mambapy and s5-pytorch modules.
     mask=True: silence the states instead of taking them out (same shapes, same outputs as the removal).
     covariances: measured ones of the states of each layer, which balancing and refitting use in place of closed forms.
-    calibrate (our own models): unlabelled inputs, as an array, a task's name, a .npy or .npz file or a directory of
-    them; at most calibrate_count=256 sequences are used. Covariances are then measured, and readouts fitted to the
-    full model. The plan that was applied, with its certificate, is the attribute `plan` of the new model.
+    calibrate: unlabelled inputs: any iterable of batches that the model takes (tensors, tuples of arguments, mappings of
+    keyword arguments, a DataLoader), an array, a task's name, a .npy or .npz file or a directory of them; at most
+    calibrate_count=256 sequences are used. For a checkpoint with a tokenizer, or a model of bytes, also a text, of which
+    calibrate_tokens=65536 tokens are used. Covariances are then measured, and readouts fitted to the full model.
+    module: 'path.py:build_model', code of yours that builds the module of a checkpoint whose architecture is not known.
+    The plan that was applied, with its certificate, is the attribute `plan` of the new model.
     """
     job = make_job(plan, choices)
-    source = open_source(model_or_path, config, job.units)
+    source = open_source(model_or_path, config, job.units, module)
     done = prune_from_file(source, job) if isinstance(source, FileSource) else prune_module(source, job)
     _tell(done.notices)
     assert done.model is not None
@@ -129,11 +133,11 @@ def prune(
 
 
 def calibrate(full: nn.Module, reduced: nn.Module, inputs: InputSource, count: int = CALIBRATION_COUNT) -> nn.Module:
-    """A reduced model with readouts fitted to the full one on unlabelled inputs (our own models).
+    """A reduced model with readouts fitted to the full one on unlabelled inputs, for any torch module.
 
     Where they do not help on inputs that were held out, it is the reduced model itself.
 
-    inputs: an array of model inputs, a task's name, a .npy or .npz file, or a directory of them.
+    inputs: as `calibrate` of `prune`.
     """
     from aireprune.calibration.checks import DID_NOT_HELP, check_inputs, fit_if_it_helps
     from aireprune.calibration.inputs import read_inputs
@@ -154,15 +158,17 @@ def prune_file(
     *,
     overwrite: bool = False,
     config: ConfigLike = None,
+    module: str | None = None,
     **choices: Unpack[PruneChoices],
 ) -> Plan:
     """Prune a checkpoint on disk into a new one of the same kind, without building the model; returns the plan applied.
 
     A target without a suffix, for a source that is a single file, becomes a folder in our own format; that builds the
-    model, and so does calibration. The choices are those of `prune`.
+    model, and so does calibration. The choices are those of `prune`; layer_inputs: a folder with one array (n, L, h) per
+    linear layer, NAME.npy, to calibrate layers with where no model can be built.
     """
     job = make_job(plan, choices)
-    done = prune_checkpoint(open_file(source, config, job.units), Path(target), job, overwrite)
+    done = prune_checkpoint(open_file(source, config, job.units, module), Path(target), job, overwrite)
     _tell(done.notices)
     return done.plan
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aireprune.calibration.head import fit_head
-from aireprune.calibration.inputs import Inputs
+from aireprune.calibration.inputs import ArrayInputs
 from aireprune.errors import AireError
 from aireprune.models.mamba import MambaModel, initialize
 from aireprune.models.mamba_config import MambaConfig
@@ -25,8 +25,8 @@ def language_model(final_norm: str) -> MambaModel:
     return model
 
 
-def inputs(count: int = 16) -> Inputs:
-    return Inputs(np.random.default_rng(0).integers(0, 12, (count, 50)))
+def inputs(count: int = 16) -> ArrayInputs:
+    return ArrayInputs(np.random.default_rng(0).integers(0, 12, (count, 50)))
 
 
 def test_an_rms_norm_and_a_head_without_a_bias_are_found_again() -> None:

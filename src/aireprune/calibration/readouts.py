@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from aireprune.arrays import NamedArrays
 from aireprune.calibration.moments import Moments, MomentsWithSkip, best_change
 from aireprune.calibration.response import Response, response
 from aireprune.families import Layer
@@ -35,7 +36,13 @@ def stride_for(tokens: int, rows: int = ROWS) -> int:
 
 def fit_readout(model: nn.Module, layer: Layer[Any], stream: Stream, tokens: int) -> None:
     """Fit the readout of one of a model's layers, in place. tokens: how many the stream holds."""
-    arrays = ModuleArrays(model)
+    state = model.state_dict()
+    for name, values in fitted_readout(layer, ModuleArrays(model), stream, tokens).items():
+        state[name].copy_(like(values, state[name]))
+
+
+def fitted_readout(layer: Layer[Any], arrays: NamedArrays, stream: Stream, tokens: int) -> dict[str, np.ndarray]:
+    """The arrays of a layer's fitted readout, by full name."""
     present = response(layer, arrays)
     if present.system.batch:
         change, skip = _channels(present, stream, stride_for(tokens))
@@ -44,10 +51,9 @@ def fit_readout(model: nn.Module, layer: Layer[Any], stream: Stream, tokens: int
     new = lti_family(layer, "a calibrated readout").readout(layer, arrays, present.system.c + change)
     if present.own_skip and layer.feedthrough is not None:
         assert present.skip is not None
-        new[layer.feedthrough] = (present.skip + skip).reshape(arrays.shapes[layer.feedthrough])
-    state = model.state_dict()
-    for name, values in new.items():
-        state[name].copy_(like(values, state[name]))
+        old = np.asarray(arrays[layer.feedthrough])
+        new[layer.feedthrough] = (present.skip + skip).reshape(old.shape).astype(old.dtype)
+    return new
 
 
 def _shared(present: Response, stream: Stream) -> tuple[np.ndarray, np.ndarray]:

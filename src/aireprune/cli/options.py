@@ -44,3 +44,35 @@ StateAxis = Annotated[
         help="Of a customised layer: which axis of a tensor lies along the states, or none; may be repeated.",
     ),
 ]
+
+Calibrate = Annotated[
+    str | None,
+    typer.Option(
+        "--calibrate",
+        metavar="SOURCE",
+        help="Unlabelled inputs to fit the reduced layers with: a text (read with the folder's own tokenizer, or as bytes), "
+        "a task's name (its training split), a .npy or .npz file, or a directory of them.",
+    ),
+]
+CalibrateCount = Annotated[
+    int, typer.Option("--calibrate-count", metavar="N", help="Use at most N calibration sequences.")
+]
+CalibrateTokens = Annotated[
+    int, typer.Option("--calibrate-tokens", metavar="N", help="Use at most N tokens of a text to calibrate with.")
+]
+LayerInputs = Annotated[
+    Path | None,
+    typer.Option(
+        "--layer-inputs",
+        metavar="DIR",
+        help="Where no model can be built: a folder with the inputs (n, L, h) of every layer, NAME.npy, to fit them with.",
+    ),
+]
+Module = Annotated[
+    str | None,
+    typer.Option(
+        "--module",
+        metavar="PATH.py:FUNCTION",
+        help="Code of yours that returns the torch module whose weights CKPT holds. The file is run.",
+    ),
+]

@@ -9,7 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aireprune.cli.judge import TaskName, TextFile, judgement_on
-from aireprune.cli.options import Checkpoint, Config, Granularity, Horizon, Json, MethodName, Seed, StateAxis
+from aireprune.cli.options import (
+    Calibrate,
+    CalibrateCount,
+    CalibrateTokens,
+    Checkpoint,
+    Config,
+    Granularity,
+    Horizon,
+    Json,
+    LayerInputs,
+    MethodName,
+    Module,
+    Seed,
+    StateAxis,
+)
 from aireprune.cli.output import notices, percent, print_json, say, size, table, waiting
 from aireprune.cli.sizes import Sizes, bytes_of, sizes_of, withdrawn_on_failure
 from aireprune.errors import AireError
@@ -55,6 +69,8 @@ class Handling:
     force: bool
     calibrate: str | None
     calibrate_count: int
+    calibrate_tokens: int
+    layer_inputs: Path | None
 
 
 def prune(
@@ -84,18 +100,11 @@ def prune(
             "or new states by balanced truncation (with method aire). S5, LRU and S4D.",
         ),
     ] = "truncate",
-    calibrate: Annotated[
-        str | None,
-        typer.Option(
-            "--calibrate",
-            metavar="SOURCE",
-            help="Unlabelled inputs to fit the reduced layers with: a task's name (its training split), a .npy or .npz "
-            "file, or a directory of them. S5, S4D and Mamba in our own model classes.",
-        ),
-    ] = None,
-    calibrate_count: Annotated[
-        int, typer.Option("--calibrate-count", metavar="N", help="Use at most N calibration sequences.")
-    ] = 256,
+    calibrate: Calibrate = None,
+    calibrate_count: CalibrateCount = 256,
+    calibrate_tokens: CalibrateTokens = 65536,
+    layer_inputs: LayerInputs = None,
+    module: Module = None,
     max_drop: Annotated[
         float | None,
         typer.Option(
@@ -153,7 +162,14 @@ def prune(
     appears whole or not at all. An OUT without a suffix makes a folder in our own format (config.json,
     model.safetensors, plan.json) from a single file. --task or --text judge the full and the pruned model.
     """
-    handling = Handling(mask=mask, force=force, calibrate=calibrate, calibrate_count=calibrate_count)
+    handling = Handling(
+        mask=mask,
+        force=force,
+        calibrate=calibrate,
+        calibrate_count=calibrate_count,
+        calibrate_tokens=calibrate_tokens,
+        layer_inputs=layer_inputs,
+    )
     choices = Choices(
         ratio=ratio,
         threshold=threshold,
@@ -173,7 +189,7 @@ def prune(
     if max_drop is not None:
         choices = replace(choices, ratio=0.0)  # until the search has found one
     job = _job(choices, plan, handling)
-    source = _source(ckpt, config, job)
+    source = _source(ckpt, config, job, module)
     _check_before_work(source, out, job, overwrite)
     judgement = judgement_on(task, text, source)
     if judgement is not None and max_drop is not None:
@@ -222,20 +238,22 @@ def _job(choices: Choices, plan_file: Path | None, handling: Handling) -> Job:
     return make_job(plan, given)  # type: ignore[arg-type]
 
 
-def _source(ckpt: Path, config: Path | None, job: Job) -> FileSource:
+def _source(ckpt: Path, config: Path | None, job: Job, module: str | None) -> FileSource:
     from aireprune.pruning.source import open_file
 
-    return open_file(ckpt, config, job.units)
+    return open_file(ckpt, config, job.units, module)
 
 
 def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bool) -> None:
     """Whatever can be known to fail fails before minutes of work."""
     from aireprune.files.writing.atomic import refuse_existing
-    from aireprune.pruning.prune import check_job, read_calibration
+    from aireprune.pruning.calibrating import read_calibration, read_layer_inputs
+    from aireprune.pruning.prune import check_job
 
     refuse_existing(target, overwrite)
     check_job(source, job)
-    read_calibration(job.calibration)
+    read_calibration(source, job.calibration)
+    read_layer_inputs(source, job.calibration)
 
 
 def _pruned(source: FileSource, target: Path, job: Job, overwrite: bool) -> Pruned:

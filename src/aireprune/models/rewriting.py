@@ -19,7 +19,7 @@ def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) ->
     edits: dict[str, Edit] = {}
     for name in names:
         own = torch_name(name) if getattr(full, "family", "") == "s5" else name
-        parts = [own + "_re", own + "_im"] if own.endswith(".Lambda") else [own]
+        parts = [own] if own in after else [own + "_re", own + "_im"]
         if parts[0] in after and any(not np.array_equal(before[part], after[part]) for part in parts):
             new = after[parts[0]] if len(parts) == 1 else after[parts[0]] + 1j * after[parts[1]]
             edits[name] = partial(_in_the_form_of, new.T if name.endswith(".kernel") else new)

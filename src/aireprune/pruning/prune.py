@@ -16,9 +16,10 @@ from aireprune.errors import AireError
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
+from aireprune.pruning.calibrating import fitted_on_layers, measured_on_layers, read_calibration, read_layer_inputs
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan, require_lti
-from aireprune.pruning.request import Calibration, Job
+from aireprune.pruning.request import Job
 from aireprune.pruning.rows import row_notes, with_short_rows
 from aireprune.pruning.source import FileSource, ModuleSource, Source, open_module
 from aireprune.pruning.surgery import Surgery, operate
@@ -58,7 +59,7 @@ class Measured:
 def prune_module(source: ModuleSource, job: Job, measured: Measured | None = None) -> Pruned:
     """A smaller copy of a module. measured: what `measure` found for such a job, if it was asked before."""
     check_job(source, job)
-    known = measured or measure(source, job, read_calibration(job.calibration))
+    known = measured or measure(source, job, read_calibration(source, job.calibration))
     plan = decide(source, job, known.evidence)
     surgery = operate(source, plan, known.evidence, job.mask)
     check_damage(surgery, plan, job, known.evidence)
@@ -83,23 +84,30 @@ def prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool
     refuse_existing(target, overwrite)
     check_job(source, job)
     job = with_short_rows(job, source, target)
-    if source.becomes_own(target) or job.calibration is not None:
+    given = read_layer_inputs(source, job.calibration)
+    if given is None and (source.becomes_own(target) or job.calibration is not None):
         return _through_the_model(source, target, job, overwrite)
-    plan = decide(source, job, job.evidence)
-    surgery = operate(source, plan, job.evidence, job.mask)
-    check_damage(surgery, plan, job, job.evidence)
+    evidence = job.evidence if given is None else measured_on_layers(source, job, given)
+    plan = decide(source, job, evidence)
+    surgery = operate(source, plan, evidence, job.mask)
+    check_damage(surgery, plan, job, evidence)
     plan = surgery.certified(plan)
+    notes = (*source.notices, *_notes(plan))
+    if given is not None:
+        surgery, plan, remarks = fitted_on_layers(source, surgery, plan, given)
+        notes = (*notes, *remarks)
     source.apply(surgery).write(target, plan, overwrite)
-    return Pruned(plan, (*source.notices, *_notes(plan), *row_notes(source, job, plan, surgery.sizes)))
+    return Pruned(plan, (*notes, *row_notes(source, job, plan, surgery.sizes)))
 
 
 def prune_from_file(source: FileSource, job: Job) -> Pruned:
     """A smaller model of a checkpoint, in memory. It is planned on the file, under the names that the file has."""
     check_job(source, job)
-    inputs = read_calibration(job.calibration)  # what cannot be read is said before a model is built
+    inputs = read_calibration(source, job.calibration)  # what cannot be read is said before a model is built
     if inputs is None:
         job = replace(job, request=None, plan=decide(source, job, job.evidence))
-    module = open_module(source.build(), units=job.units, origin=source.origin)
+    config = None if source.builder is None else source.config  # a stranger's module says little about itself
+    module = open_module(source.build(), config, job.units, source.origin)
     known = measure(module, job, inputs)
     if job.plan is None:
         job = replace(job, request=None, plan=decide(source, job, known.evidence))
@@ -121,7 +129,8 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     if source.becomes_own(target):
         save_model(done.model, target, overwrite)
         return done
-    sizes = [layer.states // layer.rows for layer in open_module(done.model, units=job.units).layers]
+    config = None if source.builder is None else source.config
+    sizes = [layer.states // layer.rows for layer in open_module(done.model, config, job.units).layers]
     edits = changed_arrays(source.checkpoint.shapes, done.full, done.model)
     source.apply(Surgery(edits, sizes, ())).write(target, done.plan, overwrite)
     return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))
@@ -135,15 +144,6 @@ def check_job(source: Source, job: Job) -> None:
             from aireprune.models.editing import check_editable
 
             check_editable(source.module, source.layers, linear=True)
-
-
-def read_calibration(calibration: Calibration | None) -> Inputs | None:
-    """The inputs to calibrate with, read and checked."""
-    if calibration is None:
-        return None
-    from aireprune.calibration.inputs import read_inputs
-
-    return read_inputs(calibration.source, calibration.count)
 
 
 def measure(source: ModuleSource, job: Job, inputs: Inputs | None) -> Measured:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from aireprune.calibration.inputs import InputSource
 
 CALIBRATION_COUNT = 256
+CALIBRATION_TOKENS = 2**16
 
 
 class PlanChoices(TypedDict, total=False):
@@ -53,6 +55,8 @@ class PruneChoices(PlanChoices, total=False):
     force: bool
     calibrate: InputSource | None
     calibrate_count: int
+    calibrate_tokens: int
+    layer_inputs: str | Path | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,10 +116,20 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Unlabelled inputs, and how many of them to use: an array, a task's name, a .npy or .npz file, or a folder."""
+    """Unlabelled inputs of the model, or of its layers, and how much of them to use.
 
-    source: InputSource
+    source: batches, an array, a task's name, a .npy or .npz file, a folder of them, or a text. count: sequences, tokens:
+    of a text. layer_inputs: a folder with one array per layer, where no model can be built.
+    """
+
+    source: InputSource | None = None
     count: int = CALIBRATION_COUNT
+    tokens: int = CALIBRATION_TOKENS
+    layer_inputs: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.source is not None and self.layer_inputs is not None:
+            raise AireError("Inputs of the model (calibrate=) and of its layers (layer_inputs=) cannot be combined.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +190,11 @@ def make_job(plan: Plan | None, choices: PruneChoices) -> Job:
     how = {"mask": values.pop("mask", False), "force": values.pop("force", False)}
     source = values.pop("calibrate", None)
     count = values.pop("calibrate_count", CALIBRATION_COUNT)
-    calibration = None if source is None else Calibration(source=source, count=count)
+    tokens, folder = values.pop("calibrate_tokens", CALIBRATION_TOKENS), values.pop("layer_inputs", None)
+    calibration = None
+    if source is not None or folder is not None:
+        layers = None if folder is None else Path(folder)
+        calibration = Calibration(source=source, count=count, tokens=tokens, layer_inputs=layers)
     if plan is None:
         request, evidence = make_request(values.pop("method", "aire"), values.pop("ratio", None), values)  # type: ignore[arg-type]
         return Job(request=request, evidence=evidence, calibration=calibration, **how)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from aireprune.errors import AireError
-from aireprune.pruning.prune import check_job, measure, prune_module, read_calibration
+from aireprune.pruning.calibrating import read_calibration
+from aireprune.pruning.prune import check_job, measure, prune_module
 from aireprune.pruning.request import Job
 from aireprune.pruning.source import ModuleSource
 from aireprune.tasks import Task
@@ -87,7 +88,7 @@ def search_ratio(
         raise AireError(f"Task {task.name} has no validation examples to choose a ratio with.")
     request, split = job.request, task.validation.rows(slice(0, goal.examples))
     check_job(source, job)
-    measured = measure(source, job, read_calibration(job.calibration))
+    measured = measure(source, job, read_calibration(source, job.calibration))
 
     def metric(ratio: float) -> float:
         asked = replace(request, budget=replace(request.budget, ratio=ratio, threshold=None))

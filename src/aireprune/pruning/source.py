@@ -6,7 +6,7 @@ that is a module; of a checkpoint it is an `EditedFile`, which exists on disk on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,7 @@ class FileSource(Source):
     """A checkpoint on disk."""
 
     checkpoint: Checkpoint = field(kw_only=True)
+    builder: Callable[[], nn.Module] | None = None  # makes the module that the file holds the weights of
 
     @property
     def kind(self) -> str:
@@ -102,9 +103,18 @@ class FileSource(Source):
 
     def build(self) -> nn.Module:
         """The model that the checkpoint holds, in evaluation mode."""
-        from aireprune.models.build import build_model
+        if self.builder is None:
+            from aireprune.models.build import build_model
 
-        return build_model(self, self.checkpoint)
+            return build_model(self, self.checkpoint)
+        from aireprune.models.user_module import filled
+
+        if isinstance(self.arrays, Diagonalized):
+            raise AireError(
+                f"{self.name} holds S4 layers, which are diagonalised before they are reduced; a module of the original "
+                "class cannot hold the result. Leave out module=."
+            )
+        return filled(self.builder(), self.arrays, self.name)
 
 
 @dataclass(frozen=True)
@@ -120,8 +130,21 @@ class EditedFile:
         self.checkpoint.write(target, self.edits, self.config, {"plan.json": plan.to_json()}, overwrite)
 
 
-def open_file(path: str | Path | Checkpoint, config: ConfigLike = None, units: Units | None = None) -> FileSource:
-    """Open a checkpoint and find the state space layers in it. units: what a removable state is."""
+def open_file(
+    path: str | Path | Checkpoint,
+    config: ConfigLike = None,
+    units: Units | None = None,
+    module: str | None = None,
+) -> FileSource:
+    """Open a checkpoint and find the state space layers in it. units: what a removable state is.
+
+    module: 'path.py:build_model', a function of the user's that builds the module, if it has to be built.
+    """
+    builder = None
+    if module is not None:
+        from aireprune.models.user_module import load_builder
+
+        builder = load_builder(module)
     checkpoint = open_checkpoint(path, config) if isinstance(path, str | Path) else path
     name = str(checkpoint.path)
     unpacked = unpack(checkpoint, checkpoint.config)
@@ -135,7 +158,9 @@ def open_file(path: str | Path | Checkpoint, config: ConfigLike = None, units: U
             f"no configuration came with {name}, so {' and '.join(assumed)} are assumed; config= says otherwise."
         )
     origin = str(checkpoint.path.resolve())
-    return FileSource(name, arrays, checkpoint.config, layers, origin, tuple(notices), checkpoint=checkpoint)
+    return FileSource(
+        name, arrays, checkpoint.config, layers, origin, tuple(notices), checkpoint=checkpoint, builder=builder
+    )
 
 
 def open_module(
@@ -151,11 +176,16 @@ def open_module(
 
 
 def open_source(
-    what: nn.Module | Checkpoint | str | Path, config: ConfigLike = None, units: Units | None = None
+    what: nn.Module | Checkpoint | str | Path,
+    config: ConfigLike = None,
+    units: Units | None = None,
+    module: str | None = None,
 ) -> FileSource | ModuleSource:
     """Open a path, an opened checkpoint or a module."""
     if isinstance(what, str | Path | Checkpoint):
-        return open_file(what, config, units)
+        return open_file(what, config, units, module)
+    if module is not None:
+        raise AireError("module= says how to build the module of a checkpoint; a model in memory is built already.")
     if not hasattr(what, "state_dict"):
         raise AireError(f"Expected a model or the path of a checkpoint, not a {type(what).__name__}.")
     if config is not None and not isinstance(config, Mapping):

@@ -33,6 +33,15 @@ def read_npy(path: Path) -> np.ndarray:
         return _array(file, min(LARGEST, path.stat().st_size))
 
 
+def npy_shape(path: Path) -> tuple[int, ...]:
+    """The shape of a .npy file's array; () for a file that is damaged, which reading it says."""
+    with path.open("rb") as file:
+        try:
+            return _header(file)[0]
+        except ValueError:
+            return ()
+
+
 def read_npz(path: Path, choose: Choose) -> dict[str, np.ndarray]:
     """The chosen ones of an .npz file's arrays, by name; ValueError says what is wrong with the file.
 
