@@ -17,6 +17,7 @@ from aireprune.calibration.running import running
 from aireprune.calibration.sites import Site
 from aireprune.calibration.subject import Subject
 
+AT_ONCE = 2**22  # numbers
 TINY = float(np.finfo(float).tiny)
 
 
@@ -80,6 +81,13 @@ def _outputs(model: nn.Module, sites: Sequence[Site]) -> Iterator[dict[str, Tens
             hook.remove()
 
 
+def _parts(full: Tensor, other: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows of both in double precision, some at a time."""
+    size = max(1, AT_ONCE // full.shape[-1])
+    for a, b in zip(full.flatten(0, -2).split(size), other.flatten(0, -2).split(size), strict=True):
+        yield a.double(), b.double()
+
+
 class _Sums:
     def __init__(self) -> None:
         self.power: dict[str, float] = {}
@@ -89,14 +97,16 @@ class _Sums:
     def add(self, full: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
         for name, wanted in full.items():
             found = other[name]
-            self.power[name] = self.power.get(name, 0.0) + float(wanted.double().square().sum())
-            self.error[name] = self.error.get(name, 0.0) + float((wanted.double() - found.double()).square().sum())
+            for a, b in _parts(wanted, found):
+                self.power[name] = self.power.get(name, 0.0) + float(a.square().sum())
+                self.error[name] = self.error.get(name, 0.0) + float((a - b).square().sum())
         wanted, found = full[""], other[""]
         if wanted.ndim >= 2 and wanted.shape[-1] > 1:
-            p, q = (F.log_softmax(answers.double().flatten(0, -2), -1) for answers in (wanted, found))
-            self.rows += len(p)
-            self.kl += float((p.exp() * (p - q)).sum())
-            self.equal += float((p.argmax(-1) == q.argmax(-1)).sum())
+            for a, b in _parts(wanted, found):
+                p, q = F.log_softmax(a, -1), F.log_softmax(b, -1)
+                self.rows += len(p)
+                self.kl += float((p.exp() * (p - q)).sum())
+                self.equal += float((p.argmax(-1) == q.argmax(-1)).sum())
 
     def distance(self) -> Distance:
         relative = {name: float(np.sqrt(self.error[name] / max(power, TINY))) for name, power in self.power.items()}

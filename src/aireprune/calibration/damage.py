@@ -14,7 +14,9 @@ went.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,17 +36,24 @@ UNKNOWNS = 512  # features per layer; W_C is seen in the strongest directions of
 SEQUENCES = 16
 RIDGE = 1e-4
 
+Weights = Callable[[str], AbstractContextManager[Any]]
+
 
 @torch.no_grad()
-def measured_scores(full: Subject, inputs: Inputs, criterion: str) -> list[np.ndarray | None]:
-    """Scores (N,) of the states of every layer; at most SEQUENCES of the inputs are used."""
+def measured_scores(
+    full: Subject, inputs: Inputs, criterion: str, weights: Weights = lambda name: nullcontext()
+) -> list[np.ndarray | None]:
+    """Scores (N,) of the states of every layer; at most SEQUENCES of the inputs are used.
+
+    weights: makes sure, while it lasts, that the weights of a module are in memory.
+    """
     rule = elimination_losses if criterion == "damage" else output_energies
     with running(full.module):
-        found = {name: rule(gram, rows) for name, gram, rows in _readout_problems(full, inputs)}
+        found = {name: rule(gram, rows) for name, gram, rows in _readout_problems(full, inputs, weights)}
     return [found.get(layer.name) for layer in full.layers]
 
 
-def _readout_problems(full: Subject, inputs: Inputs) -> Iterator[tuple[str, Tensor, Tensor]]:
+def _readout_problems(full: Subject, inputs: Inputs, weights: Weights) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Of every layer: its name, the Gram matrix of its readout problem, and the present weights of its states (N, r)."""
     sites = {site.module: site for site in full.sites}
     for site in sites.values():
@@ -58,12 +67,13 @@ def _readout_problems(full: Subject, inputs: Inputs) -> Iterator[tuple[str, Tens
         while (stop := passes.advance()) is not None:
             site = next(site for name, site in sites.items() if full.module.get_submodule(name) is stop.module)
             mixer = Mixer(stop.module)
-            insides = [mixer.signals(call.first, call.named(stop.module, "attention_mask")) for call in stop.calls]
-            basis = free_directions(mixer, insides, UNKNOWNS + mixer.channels)
-            moments = GateMoments(mixer, basis)
-            for call, inside in zip(stop.calls, insides, strict=True):
-                moments.add(inside, torch.zeros_like(call.first))
-            yield site.layer.name, moments.sums.gram, moments.weights()
+            with weights(site.module):
+                insides = [mixer.signals(call.first, call.named(stop.module, "attention_mask")) for call in stop.calls]
+                basis = free_directions(mixer, insides, UNKNOWNS + mixer.channels)
+                moments = GateMoments(mixer, basis)
+                for call, inside in zip(stop.calls, insides, strict=True):
+                    moments.add(inside, torch.zeros_like(call.first))
+                yield site.layer.name, moments.sums.gram, moments.weights()
 
 
 def _some(inputs: Inputs) -> Iterator[Call]:

@@ -23,6 +23,7 @@ from aireprune.tasks.numpy_files import is_npz, read_npy, read_npz
 COUNT = 256
 SEED = 20261
 BATCH_TOKENS = 2**14
+BATCH_ANSWERS = 2**26  # numbers that a language model puts out for a batch
 HELD_OUT = 4  # every fourth batch judges what the others suggest
 
 
@@ -54,6 +55,8 @@ class ArrayInputs:
 
     def __init__(self, values: np.ndarray, batch_tokens: int = BATCH_TOKENS):
         self.values = values
+        if values.ndim == 2:  # a language model answers every token with as many numbers as it knows tokens
+            batch_tokens = min(batch_tokens, BATCH_ANSWERS // (int(values.max(initial=0)) + 1))
         self.batch = max(1, min(batch_tokens // max(values.shape[1], 1), len(values) // HELD_OUT))
 
     def __len__(self) -> int:

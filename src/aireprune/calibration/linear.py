@@ -15,7 +15,7 @@ from aireprune.calibration.moments import Moments, best_change
 Stream = Iterable[tuple[Tensor, Tensor, bool]]  # features (b, L, f), target (b, L, o), held out
 
 
-class _Enough(BaseException):
+class _Enough(Exception):
     """Ends a call once what was wanted of it has been seen."""
 
 

@@ -14,7 +14,8 @@ squares towards the present weights (`aireprune.calibration.moments`). No labels
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,23 +39,31 @@ from aireprune.errors import AireError
 from aireprune.families import Layer
 
 
+class Progress:
+    """What a walk asks and tells on its way; this one knows of nothing done, and of weights that are in memory."""
+
+    def is_done(self, name: str) -> bool:
+        """Whether a module was fitted by an earlier run already."""
+        return False
+
+    def finished(self, name: str) -> None:
+        """A module has been fitted."""
+
+    def weights(self, name: str) -> AbstractContextManager[Any]:
+        """While this lasts, the weights of a module are in memory in both models."""
+        return nullcontext()
+
+
 @torch.no_grad()
-def calibrate(
-    full: Subject,
-    reduced: Opened,
-    inputs: Inputs,
-    memory: int = MEMORY,
-    finished: Callable[[str], None] = lambda name: None,
-) -> nn.Module:
+def calibrate(full: Subject, reduced: Opened, inputs: Inputs, memory: int = MEMORY) -> nn.Module:
     """A copy of the reduced model with readouts fitted to the full model on unlabelled inputs.
 
-    memory: bytes of activations that stay in memory; beyond, they are in files. finished: told the name of every module
-    that is done.
+    memory: bytes of activations that stay in memory; beyond, they are in files.
     """
     check_pair(full, reduced)
     student: nn.Module = copy.deepcopy(reduced.module)
     with running(full.module, student):
-        Walk(full, student, reduced.layers, inputs, memory).go(finished)
+        Walk(full, student, reduced.layers, inputs, memory).go(Progress())
     return student
 
 
@@ -78,7 +87,8 @@ class Walk:
         self.norms = batch_norms(student)
         self.spill = Spill(inputs.batches, memory)
 
-    def go(self, finished: Callable[[str], None]) -> None:
+    @torch.no_grad()
+    def go(self, progress: Progress) -> None:
         models = (self.full.module, self.student)
         names = [*self.sites, *(name for name in self.norms if name not in self.sites)]
         calls = [self.inputs[number] for number in range(self.inputs.batches)]
@@ -95,11 +105,14 @@ class Walk:
                 while stop is not None and (own := behind.advance()) is not None:
                     name = known[id(stop.module)]
                     last, new = left == {name}, name in left  # a module is called again where weights are shared
-                    before, (stop, outputs) = stop, self._outputs(ahead, stop, name, last)
+                    with progress.weights(name):
+                        before, (stop, outputs) = stop, self._outputs(ahead, stop, name, last)
                     if new:
-                        self._fit(name, before, own, outputs)
                         left.remove(name)
-                        finished(name)
+                    if new and not progress.is_done(name):
+                        with progress.weights(name):
+                            self._fit(name, before, own, outputs)
+                            progress.finished(name)
                     if not left:
                         break
         finally:

@@ -115,6 +115,11 @@ def progress(what: str, transient: bool = True, disable: bool = False) -> Iterat
         yield step
 
 
+def progress_line(line: str) -> None:
+    """A step of long work that is done."""
+    stderr().print(shown(line), soft_wrap=True)
+
+
 def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 

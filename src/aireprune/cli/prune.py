@@ -24,7 +24,7 @@ from aireprune.cli.options import (
     Seed,
     StateAxis,
 )
-from aireprune.cli.output import notices, percent, print_json, say, size, table, waiting
+from aireprune.cli.output import notices, percent, print_json, progress_line, say, size, table, waiting
 from aireprune.cli.sizes import Sizes, bytes_of, sizes_of, withdrawn_on_failure
 from aireprune.errors import AireError
 
@@ -260,7 +260,7 @@ def _pruned(source: FileSource, target: Path, job: Job, overwrite: bool) -> Prun
     from aireprune.pruning.prune import prune_checkpoint
 
     with waiting(f"pruning {source.name} ({bytes_of(source.checkpoint.path) / 1e6:.0f} MB)"):
-        return prune_checkpoint(source, target, job, overwrite)
+        return prune_checkpoint(source, target, job, overwrite, progress_line)
 
 
 def _show(done: Pruned, sizes: Sizes, target: Path, mask: bool) -> None:

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from aireprune.errors import AireError
 from aireprune.families import Found
 from aireprune.files.base import Checkpoint
 from aireprune.models.editing import resize_module, settle_config
+from aireprune.models.streamed import without_values
 
 
 def load_pretrained(found: Found, checkpoint: Checkpoint) -> nn.Module:
@@ -46,6 +48,28 @@ def load_pretrained(found: Found, checkpoint: Checkpoint) -> nn.Module:
     model.__class__ = factory
     settle_config(model, found.layers, sizes)
     return model
+
+
+def empty_model(found: Found, checkpoint: Checkpoint, sizes: Sequence[int]) -> nn.Module:
+    """The model of a Hugging Face folder with layers of these sizes, without the values of its parameters.
+
+    They are on the meta device (`aireprune.models.streamed`); buffers that no checkpoint holds have their values.
+    """
+    import transformers
+    from transformers.initialization import no_init_weights
+
+    factory = _factory(transformers, found)
+    with _explained(found.name), without_values(), no_init_weights():
+        config = transformers.AutoConfig.from_pretrained(
+            checkpoint.path, trust_remote_code=False, local_files_only=True
+        )
+        config.per_layer_config = None
+        build = factory.from_config if factory is transformers.AutoModel else factory._from_config
+        model: Any = build(config, dtype=torch.float32)
+    model.tie_weights()
+    resize_module(model, sizes)
+    empty: nn.Module = model.eval()
+    return empty
 
 
 def _factory(transformers: Any, found: Found) -> Any:

@@ -8,6 +8,7 @@ a checkpoint   prune_checkpoint   plan -> operate -> apply -> write, streamed, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,12 +80,23 @@ def prune_module(source: ModuleSource, job: Job, measured: Measured | None = Non
     return Pruned(plan, notices, model, fit)
 
 
-def prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool = False) -> Pruned:
-    """A smaller checkpoint at `target`, of the same kind; without a suffix, a single file becomes our own folder."""
+def prune_checkpoint(
+    source: FileSource,
+    target: Path,
+    job: Job,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> Pruned:
+    """A smaller checkpoint at `target`, of the same kind; without a suffix, a single file becomes our own folder.
+
+    report: told of every layer of a large folder that is calibrated.
+    """
     refuse_existing(target, overwrite)
     check_job(source, job)
     job = with_short_rows(job, source, target)
     given = read_layer_inputs(source, job.calibration)
+    if source.kind == "huggingface" and job.calibration is not None and given is None:
+        return _calibrated_folder(source, target, job, overwrite, report)
     if given is None and (source.becomes_own(target) or job.calibration is not None):
         return _through_the_model(source, target, job, overwrite)
     evidence = job.evidence if given is None else measured_on_layers(source, job, given)
@@ -134,6 +146,32 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     edits = changed_arrays(source.checkpoint.shapes, done.full, done.model)
     source.apply(Surgery(edits, sizes, ())).write(target, done.plan, overwrite)
     return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))
+
+
+def _calibrated_folder(
+    source: FileSource, target: Path, job: Job, overwrite: bool, report: Callable[[str], None]
+) -> Pruned:
+    """A Hugging Face folder with calibrated readouts, layer by layer."""
+    from aireprune.models.streamed import UnmatchedNamesError
+    from aireprune.pruning.folders import FolderFit, fit_folder, measure_folder, opened
+
+    inputs = read_calibration(source, job.calibration)
+    assert inputs is not None
+    try:
+        streamed = opened(source)
+    except UnmatchedNamesError:
+        return _through_the_model(source, target, job, overwrite)
+    with streamed.stream.running():
+        subject, evidence, remarks = measure_folder(streamed, job, inputs)
+        plan = decide(source, job, evidence)
+        surgery = operate(source, plan, evidence, job.mask)
+        check_damage(surgery, plan, job, evidence)
+        plan = surgery.certified(plan)
+        notes = (*source.notices, *remarks, *_notes(plan))
+        fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
+        done = fit_folder(fit, surgery, plan)
+    source.apply(done.surgery).write(target, done.plan, overwrite)
+    return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
 
 
 def check_job(source: Source, job: Job) -> None:

@@ -1,0 +1,56 @@
+"""Layers that are finished, on disk, so that a long calibration that was interrupted goes on where it stopped.
+
+They stand beside the target in .NAME.calibration and are gone once the target is written. What they belong to is
+written down: another source, plan or other inputs start anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from aireprune.errors import AireError
+
+
+class LayerStore:
+    """Arrays of finished modules. belongs: everything that decides what they are."""
+
+    def __init__(self, target: Path, belongs: Mapping[str, object]):
+        self.folder = target.parent / f".{target.name}.calibration"
+        self._job = self.folder / "job.json"
+        wanted = json.dumps(dict(belongs), sort_keys=True, default=str)
+        try:
+            if not self._job.is_file() or self._job.read_text() != wanted:
+                shutil.rmtree(self.folder, ignore_errors=True)
+                self.folder.mkdir(parents=True)
+                self._job.write_text(wanted)
+        except OSError as problem:
+            raise AireError(f"{self.folder} cannot be written: {problem.strerror or problem}.") from problem
+
+    def load(self, name: str) -> dict[str, np.ndarray] | None:
+        """What was saved for a module; None if there is nothing, or if it is damaged."""
+        try:
+            return dict(load_file(self._file(name)))
+        except (OSError, SafetensorError):
+            return None
+
+    def save(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Written whole or not at all."""
+        file = self._file(name)
+        part = file.with_suffix(".part")
+        save_file({key: np.ascontiguousarray(values) for key, values in arrays.items()}, part)
+        os.replace(part, file)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.safetensors"
