@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+import toy_experiments
+from foreign_models import transformers_model
 from helpers import GOLDEN
 
 import aireprune
@@ -44,3 +46,26 @@ def test_own_format_round_trip_and_second_pruning(tmp_path):
         "model.safetensors",
         "plan.json",
     ]
+
+
+def test_a_hugging_face_folder_is_loaded_with_fast_scans(tmp_path):
+    pytest.importorskip("transformers")
+    stock = transformers_model("Mamba", state_size=6)
+    stock.save_pretrained(tmp_path / "mamba")
+    x = torch.arange(22).reshape(2, 11)
+    aireprune.prune_file(tmp_path / "mamba", tmp_path / "adaptive", ratio=0.4)
+    for folder in (tmp_path / "mamba", tmp_path / "adaptive"):
+        model = aireprune.load(folder)
+        assert model.name_or_path == str(folder)  # where its tokenizer is
+        assert sum("forward" in vars(module) for module in model.modules()) == 3
+    with torch.no_grad():
+        torch.testing.assert_close(aireprune.load(tmp_path / "mamba")(x).logits, stock(x).logits)
+
+
+def test_evaluate(tmp_path):
+    model, task = toy_experiments.classification()
+    found = aireprune.evaluate(model, task=task, count=30, batch=10)
+    assert found.examples == 30
+    assert aireprune.evaluate(model, task=task, against=model).against.agreement.value == 1
+    with pytest.raises(aireprune.AireError, match=r"There is no argument examples=.*batch, config, count, window"):
+        aireprune.evaluate(model, task=task, examples=30)

@@ -199,9 +199,7 @@ def evaluate(
         )
     material = Material(task=task, text=text, window=choices.get("window"), count=choices.get("count"))
     candidate = Candidate(model=model_or_path, against=against, config=choices.get("config"))
-    found = judge(candidate, material, choices.get("batch"))
-    _tell(found.notices)
-    return found
+    return judge(candidate, material, choices.get("batch"))
 
 
 def _tell(notices: Iterable[str]) -> None:

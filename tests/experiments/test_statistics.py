@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from aireprune.experiments.statistics import interval, paired_p_value
+from aireprune.experiments.statistics import interval, paired_interval, paired_p_value
 
 
 def test_wilson_interval():
@@ -44,3 +44,28 @@ def test_paired_values_see_what_unpaired_ones_would_not():
     base = rng.normal(2, 1, 300)
     assert paired_p_value(base + 0.01 + rng.normal(0, 0.01, 300), base) < 1e-6
     assert paired_p_value(base, base) == 1
+
+
+def test_the_paired_interval_covers_the_difference_as_often_as_it_says():
+    rng = np.random.default_rng(2)
+    hits = dict.fromkeys(("shares", "values"), 0)
+    for _ in range(400):
+        a = rng.random(120) < 0.8
+        b = np.where(rng.random(120) < 0.1, ~a, a)  # 0.1 (0.8 - 0.2) = 6 points worse
+        low, high = paired_interval(a.astype(float), b.astype(float))
+        hits["shares"] += low <= 0.06 <= high
+        base = rng.normal(2, 1, 120)
+        low, high = paired_interval(base + rng.normal(0.1, 0.3, 120), base)
+        hits["values"] += low <= 0.1 <= high
+    assert all(0.92 <= count / 400 <= 0.985 for count in hits.values())
+
+
+def test_the_paired_interval_against_its_definition():
+    # Agresti and Min (2005), section 2: (c* - b*) / n* -+ z sqrt((b* + c*) - (c* - b*)^2 / n*) / n*, cells + 1/2
+    a = np.r_[np.ones(3), np.zeros(8), np.ones(20), np.zeros(9)]
+    b = np.r_[np.zeros(3), np.ones(8), np.ones(20), np.zeros(9)]
+    n, wins, losses = 42, 3.5, 8.5
+    centre, half = (wins - losses) / n, 1.959964 * math.sqrt(wins + losses - (wins - losses) ** 2 / n) / n
+    assert paired_interval(a, b) == pytest.approx((centre - half, centre + half), rel=1e-6)
+    low, high = paired_interval(np.ones(50), np.ones(50))
+    assert low == -high < 0  # not sure of it

@@ -42,6 +42,12 @@ def test_rows_are_what_pruning_and_evaluating_gives(toy, tmp_path):
     assert json.loads((tmp_path / "summary.json").read_text()) == summary.to_dict()
 
 
+def test_a_task_that_does_not_fit_leaves_nothing_behind(toy, toy_language, tmp_path):
+    with pytest.raises(AireError, match="does not fit task toy-language"):
+        run_sweep(toy[0], toy_language[1], REQUEST, tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_an_interrupted_sweep_ends_like_an_uninterrupted_one(toy, tmp_path):
     model, task = toy
     straight = run_sweep(model, task, REQUEST, tmp_path / "a")

@@ -12,7 +12,7 @@ from foreign_models import INEXACT_CACHES, MODELS, close, decode, make_plan, pru
 from torch import nn
 
 from aireprune.errors import AireError
-from aireprune.models.accelerate import accelerate
+from aireprune.models.accelerate import accelerate, can_accelerate, fast_scans
 
 TOKENS = torch.randint(1, 40, (2, 11), generator=torch.Generator().manual_seed(2))
 
@@ -94,6 +94,32 @@ def test_low_precision() -> None:
     assert (ours - expected).square().mean() < 2 * (theirs - expected).square().mean()
 
 
+@pytest.mark.parametrize("name", ["mamba", "mamba2"])
+def test_fast_for_a_while(name: str) -> None:
+    model: Any = MODELS[name]()
+    assert can_accelerate(model)
+    fast = accelerate(copy.deepcopy(model))
+    with fast_scans(model), torch.no_grad():
+        assert torch.equal(model(TOKENS).logits, fast(TOKENS).logits)
+        assert any("forward" in vars(module) for module in model.modules())
+    assert not any("forward" in vars(module) for module in model.modules())
+    with pytest.raises(IndexError), fast_scans(model):
+        model(torch.tensor([[10**6]]))
+    assert not any("forward" in vars(module) for module in model.modules())
+
+
+def test_what_was_accelerated_before_stays_so() -> None:
+    model = accelerate(MODELS["mamba"]())
+    before = [vars(module).get("forward") for module in model.modules()]
+    with fast_scans(model):
+        pass
+    assert [vars(module).get("forward") for module in model.modules()] == before
+    assert any(before)
+
+
 def test_unknown_model() -> None:
+    assert not can_accelerate(nn.Linear(2, 2))
+    with fast_scans(nn.Linear(2, 2)):
+        pass
     with pytest.raises(AireError, match="no layer that can be accelerated"):
         accelerate(nn.Linear(2, 2))

@@ -30,6 +30,8 @@ def test_values_tokens_and_next_tokens(tmp_path):
     assert (task.d_input, task.inputs(task.test.x).dtype, task.test.lengths.tolist()) == (9, np.int64, [3] * 5)
     following = {f"{part}_y": np.full((n, 7), 4) for part, n in parts.items()}
     assert load_task(write(tmp_path / "c.npz", **whole, **following)).metric == "bits per byte"
+    many = {f"{part}_y": np.full((n, 7), 256) for part, n in parts.items()}
+    assert load_task(write(tmp_path / "d.npz", **whole, **many)).metric == "bits per token"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def test_bytes_are_tokens_where_there_is_no_tokenizer(text, tmp_path):
     rows = read_tokens(text, None, 64)
     assert rows.shape == (len(data) // 64, 64)
     assert bytes(rows.astype(np.uint8).reshape(-1)) == data[: rows.size]
+    assert np.array_equal(read_tokens(text, None, 64, 3), rows[:3])
     packed = tmp_path / "text.txt.xz"
     packed.write_bytes(lzma.compress(data))
     assert np.array_equal(read_tokens(packed, None, 64), rows)

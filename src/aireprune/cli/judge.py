@@ -131,8 +131,9 @@ def judging(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def show_evaluation(found: Evaluation, model: str, full: str) -> None:
     """A table of the scores; beside the full model, also how often both agree and how far their outputs are apart."""
-    unit = "windows of" if found.language else "test examples of up to"
-    title = f"{found.data}: {found.examples:,} {unit} {found.length:,} {'tokens' if found.language else 'steps'}"
+    steps = f"{found.length:,} tokens" if found.language else f"up to {found.length:,} steps"
+    kind = "window" if found.language else "test example"
+    title = f"{found.data}: {found.examples:,} {kind}{'s' * (found.examples > 1)} of {steps}"
     if found.against is None:
         say(
             table(
@@ -145,12 +146,13 @@ def show_evaluation(found: Evaluation, model: str, full: str) -> None:
     say(table(title, heads, rows))
     beside, answers = found.against, "next tokens" if found.language else "answers"
     say(
-        f"Difference in {found.metric}: {_text(found.metric, beside.difference.value, signed=True)} "
-        f"({_interval(found.metric, beside.difference, signed=True)}; p = {beside.p:.2g})."
+        f"Difference in {found.metric}: {_text(found.metric, beside.difference.value, signed=True)}"
+        f"{'' if found.language else ' points'} ({_interval(found.metric, beside.difference, signed=True)}; "
+        f"p = {beside.p:.2g})."
     )
     say(
         f"{_text('agreement', beside.agreement.value)} of the {answers} are the same "
-        f"({_interval('agreement', beside.agreement)}); mean KL({full} || {model}) "
+        f"({_interval('agreement', beside.agreement)}); mean KL divergence from {full}: "
         f"{_text('nats', beside.divergence.value)} nats ({_interval('nats', beside.divergence)})."
     )
 
@@ -178,5 +180,5 @@ def _interval(metric: str, estimate: Estimate, signed: bool = False) -> str:
 def _text(metric: str, value: float, signed: bool = False) -> str:
     sign = "+" if signed else ""
     if metric in ("accuracy", "agreement"):
-        return f"{100 * value:{sign}.2f} %"
+        return f"{100 * value:{sign}.2f}{'' if signed else ' %'}"
     return f"{value:{sign},.{2 if metric == 'perplexity' else 4}f}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,7 @@ class Evaluation:
     """What a model reaches on a task's test split or on a text.
 
     data: the task's name or the text's path. metric: "accuracy", "bits per byte" or "bits per token". examples: how many,
-    of at most `length` steps each. bytes_per_token: of a language model, how much text a token stands for. notices: what a
-    user should know about the checkpoints.
+    of at most `length` steps each. bytes_per_token: of a language model, how much text a token stands for.
     """
 
     data: str
@@ -67,15 +66,13 @@ class Evaluation:
     bytes_per_token: float | None
     score: Score
     against: Comparison | None = None
-    notices: tuple[str, ...] = ()
 
     @property
     def language(self) -> bool:
         return self.score.perplexity is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; notices are said elsewhere."""
-        return {key: value for key, value in asdict(self).items() if key != "notices"}
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +96,10 @@ def judge(
     """Open what is given as a path, and judge it. batch: examples at a time. report(examples done, of how many)."""
     material = material.loaded()
     against = candidate.against
-    model, notices = _opened(candidate.model, candidate.config, against is None)
-    full, more = (None, ()) if against is None else _opened(against, candidate.config, False)
-    found = evaluate_model(model, material.for_model(model), full, batch, report)
-    return replace(found, notices=(*notices, *more))
+    model = _opened(candidate.model, candidate.config, against is None)
+    task = material.for_model(model)
+    full = None if against is None else _opened(against, candidate.config, False)
+    return evaluate_model(model, task, full, batch, report)
 
 
 def evaluate_model(
@@ -129,25 +126,25 @@ def evaluate_model(
     )
 
 
-def _opened(what: nn.Module | str | Path, config: ConfigLike, overrule: bool) -> tuple[nn.Module, tuple[str, ...]]:
-    """A model, and what a user should know about its file. overrule: the configuration goes before the file's own."""
+def _opened(what: nn.Module | str | Path, config: ConfigLike, overrule: bool) -> nn.Module:
+    """overrule: the configuration goes before the one that is beside the file."""
     if isinstance(what, nn.Module):
-        return what, ()
+        return what
     if not isinstance(what, str | Path):
         raise AireError(f"Expected a model or the path of a checkpoint, not a {type(what).__name__}.")
     path = Path(what)
     known = path.is_dir() or path.with_suffix(".json").exists()
-    source = open_file(path, None if known and not overrule else config)
-    return source.build(), source.notices
+    return open_file(path, None if known and not overrule else config).build()
 
 
 def _comparison(task: Task, found: Compared) -> Comparison:
     difference = float(np.mean(found.metric - found.full_metric))
+    share = normal_interval if task.language else interval
     return Comparison(
         full=_score(task, found.full_metric),
         difference=Estimate(difference, *paired_interval(found.metric, found.full_metric)),
         p=paired_p_value(found.metric, found.full_metric),
-        agreement=Estimate(float(found.agreement.mean()), *interval(found.agreement)),
+        agreement=Estimate(float(found.agreement.mean()), *share(found.agreement)),
         divergence=Estimate(float(found.divergence.mean()), *normal_interval(found.divergence)),
     )
 

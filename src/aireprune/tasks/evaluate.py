@@ -112,8 +112,8 @@ def _outputs(
     models: Sequence[nn.Module], task: Task, split: Split, batch: int | None, report: Report
 ) -> Iterator[tuple[Split, list[Tensor]]]:
     """Batch by batch, the examples and the logits of every model for them, single precision on the CPU."""
-    for model in models:
-        check_fit(model, task)
+    for model, name in zip(models, ("The model", "The full model"), strict=False):
+        check_fit(model, task, name)
     if not len(split):
         raise AireError(f"Task {task.name} has no examples to judge the model on.")
     if batch is not None and batch < 1:

@@ -11,13 +11,16 @@ from aireprune.models.model_config import ModelConfig
 from aireprune.tasks.base import BYTES, Split, Task
 
 
-def check_fit(model: nn.Module, task: Task) -> None:
-    """Of our own and of transformers models the sizes are known; of others only what they put out (`check_outputs`)."""
+def check_fit(model: nn.Module, task: Task, name: str = "The model") -> None:
+    """Of our own and of transformers models the sizes are known; of others only what they put out (`check_outputs`).
+
+    name: how an error calls the model.
+    """
     config = getattr(model, "config", None)
     if isinstance(config, ModelConfig):
-        _check_own(config, task)
+        _check_own(config, task, name)
     elif is_transformers(model):
-        _check_transformers(model, task)
+        _check_transformers(model, task, f"{name} ({type(model).__name__})")
 
 
 def check_outputs(logits: Tensor, task: Task, part: Split) -> None:
@@ -47,7 +50,7 @@ def known_tokens(model: nn.Module) -> int | None:
     return None if head is None else int(any_model.get_input_embeddings().weight.shape[0])
 
 
-def _check_own(config: ModelConfig, task: Task) -> None:
+def _check_own(config: ModelConfig, task: Task, name: str) -> None:
     values: dict[str, Any] = config.to_dict()
     for key, wanted, what, counted in (
         ("d_input", task.d_input, "takes {} values per step (or so many different tokens)", task.takes_tokens),
@@ -56,15 +59,15 @@ def _check_own(config: ModelConfig, task: Task) -> None:
     ):
         if values[key] < wanted if task.at_least and counted else values[key] != wanted:
             raise AireError(
-                f"The model does not fit task {task.name}: it {what.format(values[key])}, and the task has {wanted}."
+                f"{name} does not fit task {task.name}: it {what.format(values[key])}, and the task has {wanted}."
             )
     if (values["mode"] == "tokens") != task.language:
         kind = "every step" if task.language else "whole sequences"
-        raise AireError(f"The model does not fit task {task.name}, which asks about {kind} (mode {values['mode']}).")
+        raise AireError(f"{name} does not fit task {task.name}, which asks about {kind} (mode {values['mode']}).")
 
 
-def _check_transformers(model: Any, task: Task) -> None:
-    refused = f"{type(model).__name__} does not fit task {task.name}:"
+def _check_transformers(model: Any, task: Task, name: str) -> None:
+    refused = f"{name} does not fit task {task.name}:"
     known = int(model.get_input_embeddings().weight.shape[0])
     if not task.takes_tokens:
         raise AireError(f"{refused} it takes tokens, and the task has values ({task.d_input} per step).")

@@ -74,14 +74,18 @@ def text_task(model: nn.Module, path: Path, window: int | None = None, count: in
 
 
 def halved(task: Task) -> Task:
-    """The first half of the test split to choose something with, the second half to report it on."""
+    """The first half of a text's windows to choose something with, the second half to report it on.
+
+    Bytes per token stay those of the whole text.
+    """
     half = len(task.test) // 2
     if not half:
         raise AireError(
             f"{task.name} is one window long: a ratio is chosen on the first half of the windows and judged on the "
             "second. Give a longer text."
         )
-    return replace(task, validation=task.test.rows(slice(0, half)), test=task.test.rows(slice(half, None)))
+    first, second = task.test.rows(slice(half)), task.test.rows(slice(half, None))
+    return replace(task, name=f"{task.name}, second half", validation=first, test=second)
 
 
 def tokenizer_of(model: nn.Module) -> TokenizerLike:

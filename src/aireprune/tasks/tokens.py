@@ -100,12 +100,12 @@ def read_text(
     if path.suffix == ".npy":
         return TokenText(str(path), _numbers(path))
     text = _text(path)
+    needed = None if count is None else count * (window or WINDOW) + 1
     if tokenizer is None:
-        ids = np.frombuffer(text.encode(), np.uint8).astype(np.int64)
+        ids = np.frombuffer(text.encode()[:needed], np.uint8).astype(np.int64)
         return TokenText(str(path), ids, np.arange(1, len(ids) + 1))
     if isinstance(tokenizer, str | Path):
         tokenizer = open_tokenizer(tokenizer)
-    needed = None if count is None else count * (window or WINDOW) + 1
     return TokenText(str(path), *_tokenised(text, tokenizer, needed, str(path)))
 
 

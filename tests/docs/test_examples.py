@@ -1,0 +1,52 @@
+"""The examples run, on models made here."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from foreign_models import transformers_model
+from pages import ROOT
+from small_tokenizers import LEARNT_FROM, save_tokenizer
+
+import aireprune
+
+DOCUMENT = f"{LEARNT_FROM}. " * 9
+TASK = """
+task: documents
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{{{text}}}}"
+metric_list: [{{metric: bits_per_byte}}]
+"""
+
+
+def test_the_harness_and_evaluate_agree(tmp_path: Path) -> None:
+    """The harness puts the end-of-text token before a document, so evaluate gets it as the first token."""
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed (pip install 'aireprune[eval]')")
+    folder, tasks = tmp_path / "model", tmp_path / "tasks"
+    transformers_model("Mamba", state_size=6, vocab_size=300).save_pretrained(folder)
+    tokenizer = save_tokenizer(folder)
+    tasks.mkdir()
+    (tasks / "documents.jsonl").write_text(json.dumps({"text": DOCUMENT}) + "\n")
+    (tasks / "documents.yaml").write_text(TASK.format(data=tasks / "documents.jsonl"))
+    command = [sys.executable, ROOT / "examples" / "lm_eval_harness.py", folder]
+    options = ["--tasks", "documents", "--include-path", tasks]
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache")}
+    done = subprocess.run([*command, *options], env={**os.environ, **offline}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    harness = json.loads(done.stdout)["documents"]["bits_per_byte,none"]
+    ids = [tokenizer.eos_token_id, *tokenizer(DOCUMENT, add_special_tokens=False)["input_ids"]]
+    np.save(tmp_path / "tokens.npy", np.array([ids]))
+    found = aireprune.evaluate(folder, text=tmp_path / "tokens.npy")
+    bits = found.score.metric.value * (len(ids) - 1) / len(DOCUMENT.encode())
+    assert math.isclose(harness, bits, rel_tol=1e-4)
