@@ -131,7 +131,8 @@ def test_hippo_is_fitted_and_says_how_well(copies: int, l_kernel: int) -> None:
     view = diagonalize(arrays, {})
     assert view is not None
     assert "no usable eigenbasis in 3 of 3 channels" in view.notices[0]
-    assert view.shapes["k.A_real"] == view.shapes["k.C"][1:3] == (3, 32)
+    assert view.shapes["k.A_real"] == view.shapes["k.C"][1:3]
+    assert 28 <= view.shapes["k.A_real"][1] <= 32
     reference = s4_kernel(arrays, 8000)
     assert relative(modal_kernel(view, 8000), reference) == pytest.approx(view.errors["k"], rel=1e-2)
     assert relative(s4_kernel(Arrays({name: view[name] for name in view.shapes}), 8000), reference) < 1e-3
