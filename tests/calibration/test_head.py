@@ -18,6 +18,7 @@ SIZES = {"d_input": 12, "d_output": 12, "d_model": 8, "layers": 2, "mode": "toke
 
 
 def language_model(final_norm: str) -> MambaModel:
+    torch.manual_seed(0)
     model = initialize(MambaModel(MambaConfig(**SIZES, final_norm=final_norm)), 3)
     with torch.no_grad():
         for parameter in model.norm.parameters():

@@ -17,6 +17,7 @@ pytest.importorskip("transformers")
 
 @pytest.fixture
 def language_model(tmp_path):
+    torch.manual_seed(0)
     sizes = {"d_input": 256, "d_output": 256, "d_model": 8, "layers": 2, "mode": "tokens"}
     aireprune.save(initialize(MambaModel(MambaConfig(**sizes)), 0), tmp_path / "own")
     return tmp_path / "own"

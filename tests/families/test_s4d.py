@@ -1,22 +1,18 @@
-"""S4D and S4 as families: scores from impulse responses, masked = removed = padded, S4 = its diagonal form."""
+"""S4D as a family: scores from impulse responses, masked = removed = padded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from helpers import Arrays
-from safetensors.numpy import load_file, save_file
+from s4_models import repository
 
-import aireprune
 from aireprune.errors import AireError
-from aireprune.families import Units, find_layers
-from aireprune.families.s4 import diagonalize
+from aireprune.families import Units
 from aireprune.families.s4d import S4D, TRANSFORMS
 from aireprune.method.criteria import Conditions, energy
 from aireprune.models.s4d import S4DConfig, S4DLayer
@@ -31,20 +27,6 @@ def standalone(rng: np.random.Generator, h: int = 5, n: int = 4) -> Arrays:
             "k.kernel.log_dt": rng.uniform(-3, -1, h),
             "k.kernel.log_A_real": rng.uniform(-1, 1, (h, n)),
             "k.kernel.A_imag": 3 * rng.standard_normal((h, n)),
-        }
-    )
-
-
-def repository(
-    rng: np.random.Generator, h: int = 6, s: int = 6, n: int = 4, o: int = 1, untied: bool = False
-) -> Arrays:
-    return Arrays(
-        {
-            "k.inv_dt": rng.uniform(-3, -1, (h, n if untied else 1)),
-            "k.A_real": rng.uniform(-1, 1, (s, n)),
-            "k.A_imag": rng.uniform(0, 5, (s, n)),
-            "k.B": rng.standard_normal((1, s, n, 2)),
-            "k.C": rng.standard_normal((o, h, n, 2)),
         }
     )
 
@@ -197,122 +179,3 @@ def test_bad_layers_are_named(change: dict[str, np.ndarray], config: dict[str, A
     arrays = Arrays({**repository(np.random.default_rng(8)), **change})
     with pytest.raises(AireError, match=message):
         FAMILY.find(arrays, config)
-
-
-def s4_layer(
-    rng: np.random.Generator, rank: int, l_kernel: int, real_poles: bool, h: int = 4, s: int = 2, n: int = 3
-) -> Arrays:
-    arrays = repository(rng, h, s, n)
-    arrays["k.P"] = (3.0 if real_poles else 0.5) * rng.standard_normal((rank, s, n, 2))
-    arrays["k.A_imag"] = 0.1 * arrays["k.A_imag"] if real_poles else arrays["k.A_imag"] + 2
-    arrays["k.l_kernel"] = np.array(l_kernel)
-    return arrays
-
-
-def s4_kernel(arrays: Mapping[str, np.ndarray], length: int) -> np.ndarray:
-    """The dense definition: A = diag(a) - P P* over both halves, bilinear, C = C~ (I - A^L)^{-1}."""
-    both = lambda z: np.concatenate([z, z.conj()], -1)  # noqa: E731
-    h, s = len(arrays["k.inv_dt"]), len(arrays["k.A_real"])
-    a = both(-np.exp(arrays["k.A_real"]) - 1j * arrays["k.A_imag"])
-    p, b, c = (both(arrays[f"k.{role}"] @ [1, 1j]) for role in "PBC")
-    out = np.zeros((len(c), h, length))
-    for channel in range(h):
-        t, dt = channel % s, np.exp(arrays["k.inv_dt"][channel, 0])
-        full = np.diag(a[t]) - sum(np.outer(row[t], row[t].conj()) for row in p)
-        back = np.linalg.inv(np.eye(len(full)) - dt / 2 * full)
-        lam, x = back @ (np.eye(len(full)) + dt / 2 * full), dt * back @ b[0, t]
-        l_kernel = int(arrays["k.l_kernel"])
-        decode = (
-            np.linalg.inv(np.eye(len(full)) - np.linalg.matrix_power(lam, l_kernel)) if l_kernel else np.eye(len(full))
-        )
-        for step in range(length):
-            out[:, channel, step] = (c[:, channel] @ decode @ x).real
-            x = lam @ x
-    return out
-
-
-def modal_kernel(arrays: Any, length: int) -> np.ndarray:
-    (layer,) = FAMILY.find(arrays, {})
-    log_radius, angle, b, c = FAMILY.modes(layer, arrays)
-    powers = np.exp((log_radius + 1j * angle)[..., None] * np.arange(length))
-    return 2 * np.einsum("ohn,hn,hnl->ohl", c[0], b, powers).real
-
-
-@pytest.mark.parametrize("rank", [1, 2])
-@pytest.mark.parametrize("l_kernel", [0, 32])
-@pytest.mark.parametrize("real_poles", [False, True])
-def test_s4_is_its_diagonal_form(rank: int, l_kernel: int, real_poles: bool) -> None:
-    arrays = s4_layer(np.random.default_rng(9), rank, l_kernel, real_poles)
-    view = diagonalize(arrays, {})
-    assert view is not None
-    assert "low-rank" in view.notices[0]
-    assert view.shapes["k.A_real"][1] > 3 if real_poles else view.shapes["k.A_real"] == (2, 3)
-    reference = s4_kernel(arrays, 100)
-    scale = np.abs(reference).max()
-    np.testing.assert_allclose(modal_kernel(view, 100), reference, atol=2e-5 * scale)
-    # the stock DPLR kernel reads the new arrays as they are: P = 0, the same l_kernel
-    written = Arrays({name: view[name] for name in view.shapes})
-    np.testing.assert_allclose(s4_kernel(written, 100), reference, atol=2e-5 * scale)
-    assert diagonalize(written, {}) is None
-
-
-def test_a_diagonalised_s4_is_pruned_like_s4d() -> None:
-    arrays = s4_layer(np.random.default_rng(10), 1, 32, True)
-    with pytest.raises(AireError, match="diagonalised"):
-        FAMILY.states(FAMILY.find(arrays, {})[0], arrays)
-    view = diagonalize(arrays, {})
-    assert view is not None
-    (layer,) = find_layers(view, {})
-    kept = np.arange(0, layer.states, 2)
-    results = {}
-    for how in ("masked", "removed"):
-        edits = {
-            name: partial(cut.mask if how == "masked" else cut.remove, kept=kept)
-            for name, cut in FAMILY.cuts(layer).items()
-        }
-        through = view.edits(edits)
-        results[how] = s4_kernel({n: through[n](v) if n in through else v for n, v in arrays.items()}, 60)
-    np.testing.assert_allclose(results["removed"], results["masked"], atol=1e-6 * np.abs(results["masked"]).max())
-
-
-@pytest.mark.parametrize("l_kernel", [0, 32])
-@pytest.mark.parametrize("reduce", ["truncate", "refit", "balanced"])
-def test_reduced_s4_files_by_the_dense_definition(tmp_path: Path, reduce: str, l_kernel: int) -> None:
-    """An S4 file is diagonalised, reduced and stored; the S4 repository's own formula gives the promised error."""
-    arrays = s4_layer(np.random.default_rng(9), 1, l_kernel, False, h=3, s=3, n=4)
-    stored = {name: values.astype(np.float32 if values.dtype.kind == "f" else int) for name, values in arrays.items()}
-    save_file(stored, tmp_path / "s4.safetensors")
-    applied = aireprune.prune_file(
-        tmp_path / "s4.safetensors", tmp_path / "small.safetensors", ratio=0.5, reduce=reduce
-    )
-    small = load_file(tmp_path / "small.safetensors")
-    full, reduced = s4_kernel(arrays, 400), s4_kernel({name: v.astype(float) for name, v in small.items()}, 400)
-    error = np.linalg.norm(full - reduced) / np.linalg.norm(full)
-    assert applied.certificate is not None
-    assert error == pytest.approx(applied.certificate[0]["relative_h2"], rel=0.05)
-    assert error < {"truncate": 0.4, "refit": 0.3, "balanced": 0.05}[reduce]
-    assert aireprune.certify(tmp_path / "small.safetensors").violations == []
-
-
-def test_hippo_has_no_usable_eigenbasis() -> None:
-    """HiPPO-LegS is what S4 starts from; its eigenvectors are useless in floating point, and that is said."""
-    from aireprune.models.s5 import hippo_normal
-
-    n = 64
-    lam, v = hippo_normal(n)
-    half = slice(n // 2)
-    p = (v.conj().T @ np.sqrt(np.arange(n) + 0.5))[half]
-    b = (v.conj().T @ np.sqrt(2 * np.arange(n) + 1.0))[half]
-    pair = lambda z: np.stack([z.real, z.imag], -1)[None, None]  # noqa: E731
-    arrays = Arrays(
-        {
-            "k.inv_dt": np.full((1, 1), -4.0),
-            "k.A_real": np.log(-lam.real[None, half]),
-            "k.A_imag": -lam.imag[None, half],
-            "k.B": pair(b),
-            "k.C": np.random.default_rng(0).standard_normal((1, 1, n // 2, 2)),
-            "k.P": pair(p),
-        }
-    )
-    with pytest.raises(AireError, match="no usable diagonal form"):
-        diagonalize(arrays, {})

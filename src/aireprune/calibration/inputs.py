@@ -23,7 +23,7 @@ from aireprune.tasks.numpy_files import is_npz, read_npy, read_npz
 COUNT = 256
 SEED = 20261
 BATCH_TOKENS = 2**14
-BATCH_ANSWERS = 2**26  # numbers that a language model puts out for a batch
+BATCH_ANSWERS = 2**25  # numbers that a language model puts out for a batch
 HELD_OUT = 4  # every fourth batch judges what the others suggest
 
 

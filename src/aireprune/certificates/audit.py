@@ -19,6 +19,7 @@ import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.families import Found, lti_family
+from aireprune.families.s4 import diagonal_error
 from aireprune.files.single import beside
 from aireprune.method.bounds import LayerCertificate, balanced_bound, certify
 from aireprune.method.gramians import energy
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 SEARCHED = 1 + 1e-6  # a searched norm is exact to about 1e-9
 SLACK = 1e-6  # relative, for comparing bounds with a searched norm
+MADE_DIAGONAL = "S4 was made diagonal on opening with a relative H2 error of"
 EXAMPLES = 256  # sequences that the models are compared on
 
 
@@ -168,9 +170,12 @@ def error_system(full: ModalSystem, small: ModalSystem, kept: np.ndarray | None)
 
 
 def feedthrough(found: Found, number: int) -> np.ndarray | None:
-    """D of a layer; None if it has none."""
+    """D of a layer, (h,) also where it is stored as that of one readout (1, h); None if it has none."""
     name = found.layers[number].feedthrough
-    return None if name is None else np.asarray(found.arrays[name], dtype=np.float64)
+    if name is None:
+        return None
+    d = np.asarray(found.arrays[name], dtype=np.float64)
+    return d[0] if d.ndim == 2 and len(d) == 1 else d
 
 
 def with_feedthrough(system: ModalSystem, d: np.ndarray) -> ModalSystem:
@@ -220,7 +225,9 @@ def _certify(original: Found, pruned: Found, plan: Plan, number: int, hinf: bool
         ),
         hinf,
     )
-    return replace(found, modes=int(kept.size))
+    made_diagonal = diagonal_error(original.arrays, layer.name)
+    notes = () if made_diagonal is None else (f"{MADE_DIAGONAL} {made_diagonal:.1e}, which comes on top",)
+    return replace(found, modes=int(kept.size), notes=(*found.notes, *notes))
 
 
 def _change_of_d(original: Found, pruned: Found, number: int) -> np.ndarray | None:

@@ -192,7 +192,10 @@ def plain_lengths(states: int, before: int = 0) -> dict[int, np.ndarray | None]:
 
 
 def feedthrough(shapes: Mapping[str, Shape], prefix: str) -> str | None:
-    """The name of D, a tensor of the layer's own module or of the one around it."""
+    """The name of D, a tensor of the layer's own module or of the one around it (around all that are called kernel)."""
     outer = prefix.rstrip(".").rpartition(".")[0]
-    candidates = (f"{prefix}D", f"{outer}.D" if outer else "D", "D")
+    around = outer
+    while around.rpartition(".")[2] == "kernel":
+        around = around.rpartition(".")[0]
+    candidates = (f"{prefix}D", *(f"{module}.D" if module else "D" for module in (outer, around)), "D")
     return next((name for name in candidates if name in shapes), None)

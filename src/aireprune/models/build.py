@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
 
+from aireprune.arrays import NamedArrays
 from aireprune.errors import AireError
 from aireprune.families import Found
 from aireprune.files.base import Checkpoint
 from aireprune.models.s5_convert import build_s5
+
+if TYPE_CHECKING:
+    from aireprune.models.s4d_names import OwnNames
 
 
 def build_model(found: Found, checkpoint: Checkpoint) -> nn.Module:
@@ -43,10 +49,46 @@ def own_family(found: Found) -> str:
 
 
 def build_s4d(found: Found) -> nn.Module:
+    """The S4 repository's example network, under any prefix, with standalone S4D kernels or the repository's own."""
     from aireprune.models.s4d import S4DModel
     from aireprune.models.s4d_config import S4DConfig
+    from aireprune.models.s4d_names import OwnNames
 
-    return _filled(S4DModel(S4DConfig.infer(found.arrays.shapes, found.config)), found)
+    arrays = OwnNames(found.arrays)
+    _check_network(found, arrays)
+    if "s4_layers.0.kernel.inv_dt" not in arrays.shapes:
+        return _filled(S4DModel(S4DConfig.infer(arrays.shapes, found.config)), found.name, arrays)
+    from aireprune.models.s4_kernel import S4Config, S4Kernel
+
+    config = S4Config.infer(arrays.shapes, found.config)
+    model = S4DModel(config)
+    for number, layer in enumerate(model.s4_layers):
+        prefix = f"s4_layers.{number}.kernel."
+        roles = found.layers[number].arrays
+        layer.kernel = S4Kernel(config, {role: arrays.shapes[prefix + role] for role in roles})
+    return _filled(model, found.name, arrays)
+
+
+def _check_network(found: Found, arrays: OwnNames) -> None:
+    """Raise if the layers are in another network than the one that is known, or in one that has more to it."""
+    from aireprune.models.s4d_names import network_prefix
+
+    prefix = network_prefix(found.arrays.shapes)
+    strange = [
+        layer.name for layer in found.layers if not re.match(re.escape(prefix) + r"s4_layers\.\d+\.", layer.name)
+    ]
+    known = re.compile(r"s4_layers\.\d+\.(kernel\.|D$|output_linear\.0\.(weight|bias)$)")
+    strange += [
+        arrays.stored(name) for name in arrays.shapes if name.startswith("s4_layers.") and not known.match(name)
+    ]
+    if strange:
+        raise AireError(
+            f"{found.name}: {strange[0]} is not part of the network that is known here (the S4 repository's example.py: "
+            "encoder, s4_layers with one D and one output_linear each, norms, decoder), so no model can be built. The "
+            "file itself can be inspected, scored and pruned."
+        )
+    if found.config.get("bidirectional"):
+        raise AireError(f"{found.name}: its S4D layers are bidirectional; the model class here runs forwards only.")
 
 
 def build_mamba(found: Found) -> nn.Module:
@@ -54,20 +96,18 @@ def build_mamba(found: Found) -> nn.Module:
     from aireprune.models.mamba_config import MambaConfig
 
     given = {key: found.config[key] for key in ("mode", "dropout") if key in found.config}
-    return _filled(MambaModel(MambaConfig.infer(found.arrays.shapes, **given)), found)
+    return _filled(MambaModel(MambaConfig.infer(found.arrays.shapes, **given)), found.name, found.arrays)
 
 
-def _filled(model: nn.Module, found: Found) -> nn.Module:
+def _filled(model: nn.Module, where: str, arrays: NamedArrays) -> nn.Module:
     """The model with the arrays of the same names as its weights; each must be there in the right shape."""
-    weights, shapes = {}, found.arrays.shapes
+    weights, shapes = {}, arrays.shapes
     for name, tensor in model.state_dict().items():
         if name not in shapes:
-            raise AireError(f"{found.name}: tensor {name} is missing, so the model is not complete.")
+            raise AireError(f"{where}: tensor {name} is missing, so the model is not complete.")
         if tuple(shapes[name]) != tuple(tensor.shape):
-            raise AireError(
-                f"{found.name}: tensor {name} has shape {tuple(shapes[name])}, expected {tuple(tensor.shape)}."
-            )
-        weights[name] = torch.tensor(np.asarray(found.arrays[name]))
+            raise AireError(f"{where}: tensor {name} has shape {tuple(shapes[name])}, expected {tuple(tensor.shape)}.")
+        weights[name] = torch.tensor(np.asarray(arrays[name]))
     model.load_state_dict(weights)
     return model.eval()
 

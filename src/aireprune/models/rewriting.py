@@ -11,6 +11,7 @@ from torch import nn
 from aireprune.arrays import Edit
 from aireprune.errors import AireError
 from aireprune.models.arrays import to_numpy
+from aireprune.models.s4d_names import network_prefix, own_name
 from aireprune.models.s5_convert import torch_name
 
 
@@ -18,10 +19,7 @@ def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) ->
     """The arrays of a file that differ between the two models, under the names and in the form the file has."""
     before, after = ({name: to_numpy(t) for name, t in m.state_dict().items()} for m in (full, changed))
     edits: dict[str, Edit] = {}
-    names = list(names)
-    translated = _translated(names, after) if getattr(full, "family", "") != "s5" else {}
-    for name in names:
-        own = translated.get(name) or torch_name(name)
+    for name, own in _own_names(list(names), after, getattr(full, "family", "")).items():
         parts = [own] if own in after else [own + "_re", own + "_im"]
         if parts[0] in after and any(not np.array_equal(before[part], after[part]) for part in parts):
             new = after[parts[0]] if len(parts) == 1 else after[parts[0]] + 1j * after[parts[1]]
@@ -29,11 +27,16 @@ def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) ->
     return edits
 
 
-def _translated(names: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """The module's name of every tensor of a file. transformers may call the stem of a model (backbone, model) otherwise."""
+def _own_names(names: list[str], known: Collection[str], family: str) -> dict[str, str]:
+    """The names of a file -> those of the model. transformers may call the stem of a model (backbone, model) otherwise."""
+    if family == "s5":
+        return {name: torch_name(name) for name in names}
+    if family == "s4d":
+        prefix = network_prefix(names)
+        return {name: own_name(name, prefix) for name in names}
     if any(name in known for name in names):
         return {name: name for name in names}
-    for stem in {name.partition(".")[0] for name in known}:
+    for stem in sorted({name.partition(".")[0] for name in known}):
         renamed = {name: f"{stem}.{name.partition('.')[2]}" for name in names}
         found = {name: other if other in known else name for name, other in renamed.items()}
         if sum(other in known for other in found.values()) > len(names) / 2:
@@ -44,6 +47,8 @@ def _translated(names: Collection[str], known: Collection[str]) -> dict[str, str
 def _in_the_form_of(new: np.ndarray, old: np.ndarray) -> np.ndarray:
     if np.iscomplexobj(old) and not np.iscomplexobj(new):
         new = new[..., 0] + 1j * new[..., 1]
-    if new.ndim == old.ndim + 1:  # log_step as a column
+    if new.ndim == old.ndim + 1:  # log_step as a column, a dense layer as a convolution of width 1
         new = new[..., 0]
+    if new.ndim == old.ndim - 1:  # D of one readout
+        new = new[None]
     return np.asarray(new.astype(old.dtype))

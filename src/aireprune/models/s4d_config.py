@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from aireprune.errors import AireError
 from aireprune.families.base import expect_shape
@@ -48,15 +48,16 @@ class S4DConfig(ModelConfig):
         return (self.n // 2,) * self.layers if self.states is None else self.states
 
     @classmethod
-    def infer(cls, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Any] | None = None) -> S4DConfig:
+    def infer(cls, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Any] | None = None) -> Self:
         """From the shapes of a state dict. Pre-norm, mode and dropout leave no trace in them: they come from `given`."""
         why = "the S4D classifier needs it"
         h, d_input = expect_shape(shapes, "encoder.weight", (None, None), why)
         retrieval = "decoder.layer2.weight" in shapes
         d_output, _ = expect_shape(shapes, "decoder.layer2.weight" if retrieval else "decoder.weight", (None, h), why)
         states: list[int] = []
-        while f"s4_layers.{len(states)}.kernel.C" in shapes:
-            states.append(expect_shape(shapes, f"s4_layers.{len(states)}.kernel.C", (h, None, 2), why)[1])
+        while (name := f"s4_layers.{len(states)}.kernel.C") in shapes:
+            readouts = (1,) * (len(shapes[name]) == 4)  # in the S4 repository's own kernel
+            states.append(expect_shape(shapes, name, (*readouts, h, None, 2), why)[-2])
         if not states:
             raise AireError("Tensor s4_layers.0.kernel.C is missing: the S4D classifier needs it.")
         inferred = {

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from aireprune.arrays import NamedArrays
 from aireprune.errors import AireError
 
-CAPACITY = 2**29  # bytes of weights that are kept
+CAPACITY = 2**28  # bytes of weights that are kept
 
 
 class UnmatchedNamesError(AireError):

@@ -103,7 +103,7 @@ def prune_checkpoint(
     plan = decide(source, job, evidence)
     surgery = operate(source, plan, evidence, job.mask)
     check_damage(surgery, plan, job, evidence)
-    plan = surgery.certified(plan)
+    plan = source.with_diagonal_errors(surgery.certified(plan))
     notes = (*source.notices, *_notes(plan))
     if given is not None:
         surgery, plan, remarks = fitted_on_layers(source, surgery, plan, given)
@@ -125,7 +125,7 @@ def prune_from_file(source: FileSource, job: Job) -> Pruned:
         job = replace(job, request=None, plan=decide(source, job, known.evidence))
     done = prune_module(module, job, known)
     assert done.model is not None
-    plan = done.plan.named_after(source.layers)
+    plan = source.with_diagonal_errors(done.plan.named_after(source.layers))
     done.model.plan = plan  # type: ignore[assignment]
     return replace(done, plan=plan, notices=(*source.notices, *done.notices), full=module.module)
 
@@ -143,7 +143,7 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
         return done
     config = None if source.builder is None else source.config
     sizes = [layer.states // layer.rows for layer in open_module(done.model, config, job.units).layers]
-    edits = changed_arrays(source.checkpoint.shapes, done.full, done.model)
+    edits = changed_arrays(source.arrays.shapes, done.full, done.model)
     source.apply(Surgery(edits, sizes, ())).write(target, done.plan, overwrite)
     return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))
 

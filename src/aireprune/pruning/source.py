@@ -7,14 +7,14 @@ that is a module; of a checkpoint it is an `EditedFile`, which exists on disk on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aireprune.arrays import Edit, NamedArrays
 from aireprune.errors import AireError
 from aireprune.families import Found, Units, find_layers
-from aireprune.families.s4 import Diagonalized, diagonalize
+from aireprune.families.s4 import Diagonalized, diagonal_error, diagonalize
 from aireprune.families.s4d_packed import PACKED_ROWS, packed_edits, unpack
 from aireprune.files import open_checkpoint
 from aireprune.files.base import Checkpoint
@@ -100,6 +100,20 @@ class FileSource(Source):
         if resized is None and facts:
             resized = {"states": list(surgery.sizes)}
         return EditedFile(self.checkpoint, edits, None if resized is None else {**facts, **resized})
+
+    def with_diagonal_errors(self, plan: Plan) -> Plan:
+        """The plan with, in its certificate, the relative H2 error of S4 layers that were fitted on opening.
+
+        What else the certificate says of such a layer is about its diagonal form.
+        """
+        if plan.certificate is None:
+            return plan
+        errors = {entry["name"]: diagonal_error(self.arrays, entry["name"]) for entry in plan.certificate}
+        entries = (
+            entry if errors[entry["name"]] is None else {**entry, "diagonal_error": errors[entry["name"]]}
+            for entry in plan.certificate
+        )
+        return replace(plan, certificate=tuple(entries))
 
     def build(self) -> nn.Module:
         """The model that the checkpoint holds, in evaluation mode."""

@@ -31,7 +31,7 @@ def diagonalize(real: Realization, conj: bool) -> tuple[ModalSystem, np.ndarray,
     becomes one mode with half the readout where y = 2 Re(c x). Inputs and readouts are scaled to equal norms. The
     condition of w_i is |X_i| |row i of X^-1| (Golub and Van Loan, section 7.2.2).
     """
-    w, x, inverse, condition = _eigen(real.a)
+    w, x, inverse, condition = eigen(real.a)
     b, c = inverse @ real.b, real.c @ x[:, None]
     is_real = w.imag == 0
     b[is_real] = b[is_real].real
@@ -50,7 +50,7 @@ def diagonalize(real: Realization, conj: bool) -> tuple[ModalSystem, np.ndarray,
     return every.gather(stored), stored.sum(-1), condition
 
 
-def _eigen(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def eigen(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Eigenvalues, eigenvectors, their inverse, worst condition (m,), infinite if they do not span the space."""
     w, x = np.linalg.eig(a)
     w, x = w.astype(complex), x.astype(complex)
