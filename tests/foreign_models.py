@@ -61,7 +61,9 @@ def make_plan(model: nn.Module, share: tuple[float, ...] = (0.5, 0.34, 0.67)) ->
     """Keep another share of every layer, at random, equally many of each group."""
     source, rng = open_module(model), np.random.default_rng(0)
     layers, chosen = source.layers, []
-    plan = planning.make_plan(source, Request(budget=Budget(ratio=0.5)))
+    plan = planning.make_plan(
+        source, Request(budget=Budget(ratio=0.5), method="aire", reduce="truncate", layout="adaptive")
+    )
     for number, (layer, planned) in enumerate(zip(layers, plan.layers, strict=True)):
         size = layer.states // layer.groups
         count = round(share[number % len(share)] * size)

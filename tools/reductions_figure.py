@@ -23,9 +23,13 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 def main() -> None:
     model, task = aireprune.load(embedded.MODEL), embedded.digits()
-    lines = {"truncate (aire)": {}, "refit": {"reduce": "refit"}, "balanced": {"reduce": "balanced"}}
+    lines = {
+        "truncate (aire)": {"reduce": "truncate"},
+        "refit": {"reduce": "refit"},
+        "balanced": {"reduce": "balanced"},
+    }
     if (data_folder() / "mnist.npz").is_file():
-        lines["truncate + calibrated"] = {"calibrate": "smnist"}
+        lines["truncate + calibrated"] = {"reduce": "truncate", "calibrate": "smnist"}
         lines["balanced + calibrated"] = {"reduce": "balanced", "calibrate": "smnist"}
     full = evaluate(model, task, task.test)
     found: dict[str, list[float]] = {}

@@ -34,11 +34,11 @@ def main() -> None:
     print(f"full: {size(source)} bytes, {accuracy:.1%} of {len(images)} images")
     for reduce in ("truncate", "balanced"):
         for ratio in (0.3, 0.5, 0.8, 0.9):
-            plan = aireprune.plan(source, ratio=ratio, reduce=reduce)
+            plan = aireprune.plan(source, ratio=ratio, reduce=reduce, layout="adaptive")
             for name, given in (("free.pth", plan), ("short.pth", None), ("own", plan)):
                 with tempfile.TemporaryDirectory() as folder:
                     target = Path(folder) / name
-                    choices = {} if given else {"ratio": ratio, "reduce": reduce}
+                    choices = {} if given else {"ratio": ratio, "reduce": reduce, "layout": "adaptive"}
                     aireprune.prune_file(source, target, given, **choices)  # type: ignore[arg-type]
                     accuracy = evaluate(aireprune.load(target), task, images)
                     print(f"{reduce:9}{ratio:4.0%}  {target.stem:6}{size(target):8} bytes {accuracy:6.1%}", flush=True)

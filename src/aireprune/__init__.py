@@ -1,7 +1,7 @@
 """AIRE-Prune: find the states a trained state space model does not need, take them out, prove what that changed.
 
 import aireprune
-plan = aireprune.plan("checkpoint.msgpack", method="aire", ratio=0.6)
+plan = aireprune.plan("checkpoint.msgpack", ratio=0.6)
 small = aireprune.prune("checkpoint.msgpack", plan=plan)
 aireprune.save(small, "pruned")
 """

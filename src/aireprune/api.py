@@ -11,11 +11,19 @@ from aireprune.errors import AireError, Notice
 from aireprune.families import StateAxes, Units
 from aireprune.files.base import Checkpoint
 from aireprune.method.methods import METHODS, Method
+from aireprune.pruning.defaults import settle
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.planning import make_plan
-from aireprune.pruning.prune import prune_checkpoint, prune_from_file, prune_module
-from aireprune.pruning.request import CALIBRATION_COUNT, PlanChoices, PruneChoices, make_job, make_request
-from aireprune.pruning.rows import short_rows
+from aireprune.pruning.prune import plan_job, prune_checkpoint, prune_from_file, prune_module
+from aireprune.pruning.request import (
+    AUTO,
+    CALIBRATION_COUNT,
+    Job,
+    PlanChoices,
+    PruneChoices,
+    make_job,
+    make_request,
+)
+from aireprune.pruning.rows import with_short_rows
 from aireprune.pruning.source import ConfigLike, FileSource, open_file, open_module, open_source
 
 if TYPE_CHECKING:
@@ -75,33 +83,37 @@ def accelerate(model: nn.Module) -> nn.Module:
 
 def plan(
     model_or_path: ModelOrPath | Checkpoint,
-    method: str = "aire",
+    method: str = AUTO,
     ratio: float | None = None,
     *,
     config: ConfigLike = None,
     **choices: Unpack[PlanChoices],
 ) -> Plan:
-    """Score every state and decide which stay.
+    """Score every state and decide which stay. What is not named is chosen as `aireprune.pruning.defaults` says.
 
     ratio: share of all states to remove (0 to 1); or threshold=: the score below which states go.
     min_states=1: at least so many stay in every layer. epsilon=0: added to the prefix sums; with min_states=0 it lets
     whole layers go. horizon=: count the energy of the first so many steps only. seed=0: for method 'random'.
     unstable: what to do about poles with |lambda| >= 1: 'refuse' (raise) or 'keep' (they always stay).
     layout: 'adaptive' (every layer its own size), 'uniform' (one size for all) or 'padded' (chosen as adaptive, filled
-    up to one size). granularity (S4D): 'mode', every channel chooses its own, or 'state', one index for all channels.
+    up to one size). By default our own models and format are adaptive, others uniform, as their own code loads them.
+    granularity (S4D): 'mode', every channel chooses its own, or 'state', one index for all channels.
     state_axis: 'NAME=AXIS' of tensors that no family knows but that lie along the states ('NAME=none': they do not).
     round_to=1: round the states kept in every layer (and group) up to a multiple.
     reduce: 'truncate' (kept states stay as they are), 'refit' (they get the H2-optimal readout) or 'balanced' (balanced
-    truncation, which ranks its new states by squared Hankel singular values; method 'aire' only). S5, LRU and S4D.
+    truncation, which ranks its new states by squared Hankel singular values; method 'aire' only). S5, LRU and S4D, for
+    which 'balanced' is the default; the paper's way is method='aire', reduce='truncate'.
     covariances: for 'balanced', measured ones of the states (Re x, Im x) of each layer in place of closed forms.
     measured: for '…-calibrated' methods, the scores of each layer's states (`calibration.damage.measured_scores`).
     """
     request, evidence = make_request(method, ratio, choices)
-    source = open_source(model_or_path, config, request.units)
-    _tell(source.notices)
+    opened = open_source(model_or_path, config, request.units)
+    source, job = settle(opened, Job(request=request, evidence=evidence), own=opened.is_own)
     if isinstance(source, FileSource):  # as `prune_file` decides for a copy of the same kind
-        request = short_rows(request, source)
-    return make_plan(source, request, evidence, source.origin)
+        job = with_short_rows(job, source)
+    done = plan_job(source, job)
+    _tell(done.notices)
+    return done.plan
 
 
 def prune(

@@ -81,9 +81,9 @@ def test_a_fit_that_does_not_help_is_not_used(monkeypatch: pytest.MonkeyPatch) -
     full = MODELS["s4d"]()
     monkeypatch.setattr(checks, "measure_fit", lambda *given: Fit(Distance(0.1), Distance(0.2)))
     with pytest.warns(Notice, match="did not help"):
-        small = aireprune.prune(full, ratio=0.5, calibrate=inputs())
+        small = aireprune.prune(full, ratio=0.5, reduce="truncate", calibrate=inputs())
     assert small.plan.calibrated == 0
-    plain = aireprune.prune(full, ratio=0.5)
+    plain = aireprune.prune(full, ratio=0.5, reduce="truncate")
     assert all(torch.equal(value, plain.state_dict()[name]) for name, value in small.state_dict().items())
 
 

@@ -24,7 +24,7 @@ def computed(monkeypatch):
             full_accuracy=0.99,
             ratios=(0.2, 0.4),
             accuracy={"aire": (0.9, 0.8), "random": (0.5, 0.25)},
-            plan=aireprune.plan(embedded.MODEL, ratio=0.4),
+            plan=aireprune.plan(embedded.MODEL, ratio=0.4, reduce="truncate"),
             models=tuple(Compared(model=name, **row) for name in ("dense", "removed")),
             seconds=12.0,
             folder=str(out),

@@ -47,7 +47,9 @@ def response(tensors: dict[str, np.ndarray], length: int = 400) -> np.ndarray:
 
 def test_masked_is_removed_and_scores_are_energies(tmp_path: Path) -> None:
     full = layer(tmp_path / "full.safetensors")
-    plan = aireprune.prune_file(tmp_path / "full.safetensors", tmp_path / "small.safetensors", ratio=0.5)
+    plan = aireprune.prune_file(
+        tmp_path / "full.safetensors", tmp_path / "small.safetensors", ratio=0.5, reduce="truncate"
+    )
     aireprune.prune_file(tmp_path / "full.safetensors", tmp_path / "masked.safetensors", plan, mask=True)
     small, masked = (load_file(tmp_path / f"{name}.safetensors") for name in ("small", "masked"))
     assert small["net.0.rate"].shape == (4,)

@@ -23,7 +23,7 @@ def assert_same(a, b):
     [
         (Variant.of("last"), {"method": "last"}),
         (Variant.of("aire", "balanced"), {"reduce": "balanced"}),
-        (Variant.of("aire", epsilon=0.1, horizon=9), {"epsilon": 0.1, "horizon": 9}),
+        (Variant.of("aire", epsilon=0.1, horizon=9), {"reduce": "truncate", "epsilon": 0.1, "horizon": 9}),
         (Variant.of("random"), {"method": "random", "seed": 3}),
     ],
     ids=lambda value: getattr(value, "name", ""),

@@ -27,8 +27,9 @@ def test_a_classifier_whose_layers_are_stored_as_s5_pytorch_stores_them(tmp_path
     x = torch.randn(2, 20, 3, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.testing.assert_close(aireprune.load(tmp_path / "model.pt", given)(x), model(x))
-        aireprune.prune_file(tmp_path / "model.pt", tmp_path / "small.pt", ratio=0.5)
-        expected = aireprune.prune(model, ratio=0.5, mask=True)(x)
+        options = {"ratio": 0.5, "reduce": "truncate", "layout": "adaptive"}
+        aireprune.prune_file(tmp_path / "model.pt", tmp_path / "small.pt", **options)
+        expected = aireprune.prune(model, mask=True, **options)(x)
         torch.testing.assert_close(aireprune.load(tmp_path / "small.pt", given)(x), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -38,7 +39,7 @@ def test_a_pruned_file_loads_in_s5_pytorch(tmp_path, bidirectional):
     torch.manual_seed(0)
     layer = s5.S5(6, state_width=8, bidir=bidirectional)
     torch.save(layer.state_dict(), tmp_path / "in.pt")
-    plan = aireprune.prune_file(tmp_path / "in.pt", tmp_path / "out.pt", ratio=0.5)
+    plan = aireprune.prune_file(tmp_path / "in.pt", tmp_path / "out.pt", ratio=0.5, reduce="truncate")
     smaller = s5.S5(6, state_width=len(plan.layers[0].kept), bidir=bidirectional)
     smaller.load_state_dict(torch.load(tmp_path / "out.pt", weights_only=True))
     x = torch.randn(2, 15, 6)

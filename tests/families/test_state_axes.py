@@ -16,14 +16,14 @@ import aireprune
 from aireprune.errors import AireError
 from aireprune.families import Found, StateAxes, Units, find_layers
 from aireprune.families.s4 import diagonalize
-from aireprune.method.selection import Budget
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan
-from aireprune.pruning.request import Request, make_request
+from aireprune.pruning.request import PlanChoices, Request, make_request
 from aireprune.pruning.source import open_file
 from aireprune.pruning.surgery import operate
 
 D, N, BANDS = 7, 6, 4
+TRUNCATED: PlanChoices = {"reduce": "truncate", "layout": "adaptive"}
 DECLARED = ("B_base=0", "C_base=0", "sel_bias_BC=0", "snr_proj.weight=0", "snr_proj.bias=0")
 
 
@@ -140,7 +140,7 @@ def found(arrays: Arrays, request: Request) -> Found:
 
 
 def test_plans_without_the_field_still_load() -> None:
-    request, _ = make_request("aire", 0.5, {})
+    request, _ = make_request("aire", 0.5, TRUNCATED)
     values = make_plan(found(s5_arrays(), request), request).to_dict()
     del values["state_axes"]
     plan = Plan.from_dict(values)
@@ -154,15 +154,16 @@ def test_plans_without_the_field_still_load() -> None:
 def test_what_is_not_known_is_not_certified_nor_reduced() -> None:
     """A declared tensor does something to the output that no Gramian knows of."""
     arrays, plain = s5_arrays(gate=(N,)), s5_arrays()
-    request, _ = make_request("aire", 0.5, {"state_axis": ["gate=0"]})
+    request, _ = make_request("aire", 0.5, {**TRUNCATED, "state_axis": ["gate=0"]})
     source = found(arrays, request)
     surgery = operate(source, make_plan(source, request))
     assert surgery.reductions == [None]
     assert surgery.edits["seq.gate"](arrays["seq.gate"]).shape == (surgery.sizes[0],)
-    known = found(plain, Request(budget=Budget(ratio=0.5)))
-    assert operate(known, make_plan(known, Request(budget=Budget(ratio=0.5)))).reductions != [None]
+    request, _ = make_request("aire", 0.5, TRUNCATED)
+    known = found(plain, request)
+    assert operate(known, make_plan(known, request)).reductions != [None]
     for reduce in ("refit", "balanced"):
-        request, _ = make_request("aire", 0.5, {"state_axis": "gate=0", "reduce": reduce})
+        request, _ = make_request("aire", 0.5, {**TRUNCATED, "state_axis": "gate=0", "reduce": reduce})
         with pytest.raises(AireError, match=r"Layer seq has tensors that no family knows \(gate\).*reduce='truncate'"):
             operate(source, make_plan(source, request))
 

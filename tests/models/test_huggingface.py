@@ -89,7 +89,7 @@ def test_masked_is_removed_is_reloaded(folders, tmp_path, kind, layout):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_adaptive_sizes_are_written_down(folders, tmp_path, kind):
-    plan = aireprune.prune_file(folders / kind, tmp_path / "out", ratio=0.6)
+    plan = aireprune.prune_file(folders / kind, tmp_path / "out", ratio=0.6, layout="adaptive")
     groups = 2 if kind == "mamba2" else 1
     sizes = [len(layer.kept) // groups for layer in plan.layers]
     assert len(set(sizes)) > 1
@@ -131,7 +131,7 @@ def test_stock_transformers_loads_uniform_and_padded(folders, tmp_path, kind, la
 
 def test_stock_transformers_refuses_adaptive_sizes_loudly(folders, tmp_path):
     """Never a model with silently reinitialised tensors."""
-    aireprune.prune_file(folders / "mamba", tmp_path / "out", ratio=0.6)
+    aireprune.prune_file(folders / "mamba", tmp_path / "out", ratio=0.6, layout="adaptive")
     with pytest.raises(Exception, match=r"per-layer attribute|mismatch"):
         transformers.MambaForCausalLM.from_pretrained(tmp_path / "out")
 
@@ -210,7 +210,7 @@ def test_a_mamba_ssm_folder(folders, tmp_path):
     tensors = load_file(folders / "mamba" / "model.safetensors")
     save_file(tensors, tmp_path / "in" / "model.safetensors")
     (tmp_path / "in" / "config.json").write_text(json.dumps({"d_model": 32, "n_layer": 3, "ssm_cfg": {}}))
-    plan = aireprune.prune_file(tmp_path / "in", tmp_path / "out", ratio=0.6)
+    plan = aireprune.prune_file(tmp_path / "in", tmp_path / "out", ratio=0.6, layout="adaptive")
     sizes = {str(number): {"d_state": len(layer.kept)} for number, layer in enumerate(plan.layers)}
     assert json.loads((tmp_path / "out" / "config.json").read_text())["per_layer_config"] == sizes
     with pytest.raises(AireError, match="no model_type"):

@@ -63,7 +63,7 @@ def test_published_scores_and_masked_outputs(golden, method):
         pytest.skip("the LAST authors' code fails on the retrieval model, so there is nothing to compare with")
     model = aireprune.load(golden.path)
     threshold = float(published["threshold_60"]) * (1 - 1e-3)  # their scores are single precision
-    plan = aireprune.plan(golden.path, method=f"{method}-published", threshold=threshold)
+    plan = aireprune.plan(golden.path, method=f"{method}-published", threshold=threshold, layout="adaptive")
     expected_kept = np.flatnonzero(published["scores"] >= published["threshold_60"])
     sizes = np.cumsum([0, *(layer.states for layer in plan.layers)])
     assert [start + k for start, layer in zip(sizes, plan.layers, strict=False) for k in layer.kept] == list(
@@ -78,7 +78,7 @@ def test_published_scores_and_masked_outputs(golden, method):
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(str(x) for x in v.values()))
 def test_masked_is_removed(variant):
     model, x = small(**variant), inputs()
-    plan = aireprune.plan(model, ratio=0.6)
+    plan = aireprune.plan(model, ratio=0.6, reduce="truncate")
     masked, removed = aireprune.prune(model, plan, mask=True), aireprune.prune(model, plan)
     with torch.no_grad():
         full, a, b = model(x), masked(x), removed(x)
@@ -146,7 +146,7 @@ def test_an_empty_layer_runs_on_its_feedthrough():
         model, x = small(**changes), inputs()
         with torch.no_grad():
             model.layers[1].seq.B.mul_(1e-6)
-        plan = aireprune.plan(model, ratio=0.5, min_states=0, epsilon=1e-3)
+        plan = aireprune.plan(model, ratio=0.5, reduce="truncate", min_states=0, epsilon=1e-3)
         assert len(plan.layers[1].kept) == 0
         assert len(plan.layers[0].kept) > 0
         removed, masked = aireprune.prune(model, plan), aireprune.prune(model, plan, mask=True)

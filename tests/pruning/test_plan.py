@@ -37,6 +37,7 @@ def found(arrays):
 
 
 def plan_of(arrays, **options):
+    options = {"reduce": "truncate", "layout": "adaptive", **options}
     request, evidence = make_request(options.pop("method", "aire"), options.pop("ratio", 0.5), options)
     return make_plan(found(arrays), request, evidence)
 

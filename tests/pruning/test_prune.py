@@ -69,7 +69,7 @@ def test_masked_is_removed_is_reloaded(tmp_path, build, layout, granularity, suf
         torch.save({"model": model.state_dict(), "epoch": 7, "optimizer": {"state": {}}}, source)
     before = source.read_bytes()
     target = tmp_path / f"out{suffix}"
-    plan = aireprune.prune_file(source, target, ratio=0.6, layout=layout, granularity=granularity)
+    plan = aireprune.prune_file(source, target, ratio=0.6, reduce="truncate", layout=layout, granularity=granularity)
     masked, removed = aireprune.prune(model, plan, mask=True), aireprune.prune(model, plan)
     reloaded = aireprune.load(target)
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_the_public_s4d(tmp_path):
     x = torch.from_numpy(x.astype(np.float32))
     with torch.no_grad():
         assert (aireprune.load(path)(x).argmax(-1).numpy() == y).mean() > 0.75
-        plan = aireprune.prune_file(path, tmp_path / "out.pth", ratio=0.3)
+        plan = aireprune.prune_file(path, tmp_path / "out.pth", ratio=0.3, reduce="truncate")
         masked, reloaded = aireprune.prune(path, plan, mask=True)(x), aireprune.load(tmp_path / "out.pth")(x)
     assert torch.linalg.norm(reloaded - masked) < 1e-5 * torch.linalg.norm(masked)
 
@@ -142,7 +142,7 @@ def test_a_torch_file_stays_one(name: str, tmp_path: Path) -> None:
         tmp_path / "full.pth", tmp_path / "small.pth", ratio=0.5, calibrate=small_models.inputs(), **options
     )
     small = aireprune.prune(
-        aireprune.load(tmp_path / "full.pth"), ratio=0.5, calibrate=small_models.inputs(), **options
+        aireprune.load(tmp_path / "full.pth"), ratio=0.5, calibrate=small_models.inputs(), layout="uniform", **options
     )
     assert small_models.distance(small, aireprune.load(tmp_path / "small.pth"), small_models.inputs(4, 9)) < 1e-8
 

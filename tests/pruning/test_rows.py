@@ -18,10 +18,11 @@ from aireprune.models.s4d import S4DModel, initialize
 from aireprune.models.s4d_config import S4DConfig
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import layer_hankel_scores, make_plan
-from aireprune.pruning.request import make_request
+from aireprune.pruning.request import PlanChoices, make_request
 from aireprune.pruning.source import open_file
 
 H, N = 16, 12
+ADAPTIVE: PlanChoices = {"reduce": "truncate", "layout": "adaptive"}
 
 
 def uneven() -> S4DModel:
@@ -50,7 +51,7 @@ def row_lengths(plan: Plan) -> list[int]:
 
 def free_plan(path: Path, ratio: float, **choices: Any) -> Plan:
     """The plan without regard to rows."""
-    request, evidence = make_request("aire", ratio, choices)
+    request, evidence = make_request("aire", ratio, {**ADAPTIVE, **choices})
     source = open_file(path, units=request.units)
     return make_plan(source, request, evidence, source.origin)
 
@@ -67,7 +68,7 @@ def notices(*arguments: Any, **choices: Any) -> list[str]:
 def test_rows_get_shorter_for_little(tmp_path: Path, reduce: str, suffix: str) -> None:
     source = file_of(uneven(), tmp_path / f"in{suffix}")
     free = free_plan(source, ratio=0.6, reduce=reduce)
-    plan = aireprune.prune_file(source, tmp_path / f"out{suffix}", ratio=0.6, reduce=reduce)
+    plan = aireprune.prune_file(source, tmp_path / f"out{suffix}", ratio=0.6, reduce=reduce, layout="adaptive")
     assert [len(layer.kept) for layer in plan.layers] == [len(layer.kept) for layer in free.layers]
     assert all(short < long for short, long in zip(row_lengths(plan), row_lengths(free), strict=True))
     for mine, best in zip(plan.layers, free.layers, strict=True):
@@ -96,17 +97,17 @@ def test_files_of_the_s4_repository(tmp_path: Path, copies: int) -> None:
     source = tmp_path / "in.safetensors"
     save_file({name: torch.tensor(values, dtype=torch.float32) for name, values in arrays.items()}, source)
     free = free_plan(source, ratio=0.6)
-    plan = aireprune.prune_file(source, tmp_path / "out.safetensors", ratio=0.6)
+    plan = aireprune.prune_file(source, tmp_path / "out.safetensors", ratio=0.6, **ADAPTIVE)
     assert plan.kept == free.kept
     assert row_lengths(plan)[0] < row_lengths(free)[0]
     assert load_file(tmp_path / "out.safetensors")["k.C"].shape == (1, H, row_lengths(plan)[0], 2)
-    (said,) = notices(source, tmp_path / "small.safetensors", ratio=0.9)
+    (said,) = notices(source, tmp_path / "small.safetensors", ratio=0.9, **ADAPTIVE)
     assert said.endswith("; layout='uniform' or granularity='state' gives a smaller file.")
 
 
 def test_balanced_channels_keep_their_leading_states(tmp_path: Path) -> None:
     source = file_of(uneven(), tmp_path / "in.pth")
-    plan = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6, reduce="balanced")
+    plan = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6, reduce="balanced", layout="adaptive")
     scores = layer_hankel_scores(open_file(source))
     for layer, values in zip(plan.layers, scores, strict=True):
         rows = np.zeros(H * N, bool)
@@ -120,9 +121,9 @@ def test_models_and_our_own_format_choose_freely(tmp_path: Path) -> None:
     source = file_of(model, tmp_path / "in.pth")
     aireprune.save(model, tmp_path / "own")
     free = [layer.kept for layer in free_plan(source, ratio=0.6).layers]
-    assert [layer.kept for layer in aireprune.prune(model, ratio=0.6).plan.layers] == free
-    assert [layer.kept for layer in aireprune.prune_file(source, tmp_path / "a", ratio=0.6).layers] == free
-    assert [layer.kept for layer in aireprune.prune_file(tmp_path / "own", tmp_path / "b", ratio=0.6).layers] == free
+    assert [layer.kept for layer in aireprune.prune(model, ratio=0.6, **ADAPTIVE).plan.layers] == free
+    for path, target in ((source, tmp_path / "a"), (tmp_path / "own", tmp_path / "b")):
+        assert [layer.kept for layer in aireprune.prune_file(path, target, ratio=0.6, **ADAPTIVE).layers] == free
 
 
 @pytest.mark.parametrize("choices", [{"mask": True}, {"layout": "padded"}, {"granularity": "state"}])
@@ -130,7 +131,7 @@ def test_where_rows_are_not_to_be_short_the_choice_is_free(tmp_path: Path, choic
     source = file_of(uneven(), tmp_path / "in.pth")
     options = {key: value for key, value in choices.items() if key != "mask"}
     free = free_plan(source, ratio=0.6, **options)
-    plan = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6, **choices)
+    plan = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6, **{**ADAPTIVE, **choices})
     assert [layer.kept for layer in plan.layers] == [layer.kept for layer in free.layers]
 
 
@@ -143,8 +144,8 @@ def test_a_given_plan_is_applied_as_it_is(tmp_path: Path) -> None:
 def test_calibrated_files_have_short_rows(tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).standard_normal((8, 40, 3)).astype(np.float32)
     source = file_of(uneven(), tmp_path / "in.pth")
-    plain = aireprune.prune_file(source, tmp_path / "plain.pth", ratio=0.6)
-    calibrated = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6, calibrate=inputs)
+    plain = aireprune.prune_file(source, tmp_path / "plain.pth", ratio=0.6, **ADAPTIVE)
+    calibrated = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6, calibrate=inputs, **ADAPTIVE)
     assert calibrated.layers == plain.layers
     assert list(aireprune.load(tmp_path / "out.pth").config.modes) == row_lengths(plain)
 
@@ -162,19 +163,19 @@ def test_a_file_that_stays_large_is_named(tmp_path: Path) -> None:
     assert notices(source, tmp_path / "folder", free) == []
     assert notices(tmp_path / "own", tmp_path / "smaller", ratio=0.9) == []
     for number, choices in enumerate(({"layout": "uniform"}, {"granularity": "state"}, {"mask": True})):
-        assert notices(source, tmp_path / f"{number}.pth", ratio=0.9, **choices) == []
+        assert notices(source, tmp_path / f"{number}.pth", ratio=0.9, **{**ADAPTIVE, **choices}) == []
 
 
 def test_a_file_that_is_about_as_small_as_it_gets_is_not(tmp_path: Path) -> None:
     source = file_of(uneven(), tmp_path / "in.pth")
-    plan = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.3)
+    plan = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.3, **ADAPTIVE)
     assert sum(length * H for length in row_lengths(plan)) > plan.kept
-    assert notices(source, tmp_path / "again.pth", ratio=0.3) == []
+    assert notices(source, tmp_path / "again.pth", ratio=0.3, **ADAPTIVE) == []
 
 
 def test_a_plan_of_a_path_is_what_the_file_gets(tmp_path: Path) -> None:
     source = file_of(uneven(), tmp_path / "in.pth")
-    plan = aireprune.plan(source, ratio=0.6)
-    applied = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6)
+    plan = aireprune.plan(source, ratio=0.6, **ADAPTIVE)
+    applied = aireprune.prune_file(source, tmp_path / "out.pth", ratio=0.6, **ADAPTIVE)
     assert [layer.kept for layer in plan.layers] == [layer.kept for layer in applied.layers]
     assert row_lengths(plan) != row_lengths(free_plan(source, 0.6))

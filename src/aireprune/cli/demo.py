@@ -9,7 +9,7 @@ import typer
 
 from aireprune.cli.options import Json
 from aireprune.cli.output import percent, print_json, progress, say, table
-from aireprune.cli.prune import profile
+from aireprune.cli.pruned import profile
 
 if TYPE_CHECKING:
     from aireprune.experiments.demo import Demo

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from aireprune.cli import prune_options as flags
 from aireprune.cli.judge import TaskName, TextFile, judgement_on
 from aireprune.cli.options import (
     Calibrate,
@@ -19,22 +18,21 @@ from aireprune.cli.options import (
     Horizon,
     Json,
     LayerInputs,
-    MethodName,
     Module,
     Seed,
     StateAxis,
 )
-from aireprune.cli.output import notices, percent, print_json, progress_line, say, size, table, waiting
-from aireprune.cli.sizes import Sizes, bytes_of, sizes_of, withdrawn_on_failure
+from aireprune.cli.output import notices, print_json, progress_line, waiting
+from aireprune.cli.pruned import show
+from aireprune.cli.sizes import bytes_of, sizes_of, withdrawn_on_failure
 from aireprune.errors import AireError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from aireprune.pruning.plan import Plan
     from aireprune.pruning.prune import Pruned
     from aireprune.pruning.request import Job
     from aireprune.pruning.source import FileSource
+
+AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +41,17 @@ class Choices:
 
     ratio: float | None = None
     threshold: float | None = None
-    method: str = "aire"
+    method: str = AUTO
     min_states: int = 1
     epsilon: float = 0.0
     horizon: int | None = None
     seed: int = 0
     unstable: str = "refuse"
-    layout: str = "adaptive"
+    layout: str = AUTO
     granularity: str = "mode"
     state_axis: tuple[str, ...] = ()
     round_to: int = 1
-    reduce: str = "truncate"
+    reduce: str = AUTO
 
     @property
     def given(self) -> list[str]:
@@ -75,84 +73,32 @@ class Handling:
 
 def prune(
     ckpt: Checkpoint,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--out", metavar="OUT", help="Where to write the pruned checkpoint; must not exist (see --overwrite)."
-        ),
-    ],
-    ratio: Annotated[
-        float | None, typer.Option("--ratio", "-r", metavar="P", help="Share of all states to remove, 0 to 1.")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option("--threshold", metavar="T", help="Remove the states that score below T.")
-    ] = None,
-    plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="Apply this plan instead of making one.")
-    ] = None,
-    method: MethodName = "aire",
-    reduce: Annotated[
-        str,
-        typer.Option(
-            "--reduce",
-            metavar="truncate|refit|balanced",
-            help="What becomes of the states that stay: nothing (the paper), a readout that makes up for the others, "
-            "or new states by balanced truncation (with method aire). S5, LRU and S4D.",
-        ),
-    ] = "truncate",
+    out: flags.Out,
+    ratio: flags.Ratio = None,
+    threshold: flags.Threshold = None,
+    plan: flags.PlanFile = None,
+    method: flags.Method = AUTO,
+    reduce: flags.Reduce = AUTO,
     calibrate: Calibrate = None,
     calibrate_count: CalibrateCount = 256,
     calibrate_tokens: CalibrateTokens = 65536,
     layer_inputs: LayerInputs = None,
     module: Module = None,
-    max_drop: Annotated[
-        float | None,
-        typer.Option(
-            "--max-drop",
-            metavar="X",
-            help="Find the largest ratio that costs at most X points of accuracy on the validation split of --task; of a "
-            "language task or --text (its first half), at most X per cent more bits.",
-        ),
-    ] = None,
+    max_drop: flags.MaxDrop = None,
     task: TaskName = None,
     text: TextFile = None,
-    mask: Annotated[
-        bool, typer.Option("--mask", help="Silence the states instead of removing them: same shapes, same outputs.")
-    ] = False,
-    min_states: Annotated[
-        int, typer.Option("--min-states", metavar="K", help="Keep at least K states in every layer.")
-    ] = 1,
-    epsilon: Annotated[
-        float,
-        typer.Option(
-            "--epsilon", metavar="E", help="Added to the prefix sums; with --min-states 0 it lets whole layers go."
-        ),
-    ] = 0.0,
+    mask: flags.Mask = False,
+    min_states: flags.MinStates = 1,
+    epsilon: flags.Epsilon = 0.0,
     horizon: Horizon = None,
     seed: Seed = 0,
-    layout: Annotated[
-        str,
-        typer.Option(
-            "--layout",
-            metavar="adaptive|uniform|padded",
-            help="Every layer its own size; one size for all; or chosen as adaptive and filled up with silent states "
-            "to one size. Stock code that has one state size for all layers loads the last two.",
-        ),
-    ] = "adaptive",
+    layout: flags.Layout = AUTO,
     granularity: Granularity = "mode",
-    round_to: Annotated[
-        int, typer.Option("--round-to", metavar="K", help="Round the states kept per layer up to a multiple of K.")
-    ] = 1,
-    unstable: Annotated[
-        str,
-        typer.Option("--unstable", metavar="refuse|keep", help="Poles with |lambda| >= 1: stop, or always keep them."),
-    ] = "refuse",
+    round_to: flags.RoundTo = 1,
+    unstable: flags.Unstable = "refuse",
     state_axis: StateAxis = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Write a layer that lost nearly everything although it keeps many states."),
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    force: flags.Force = False,
+    overwrite: flags.Overwrite = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -189,11 +135,11 @@ def prune(
     if max_drop is not None:
         choices = replace(choices, ratio=0.0)  # until the search has found one
     job = _job(choices, plan, handling)
-    source = _source(ckpt, config, job, module)
+    source, job = _settled(_source(ckpt, config, job, module), job, out)
     _check_before_work(source, out, job, overwrite)
     judgement = judgement_on(task, text, source)
     if judgement is not None and max_drop is not None:
-        job = _job(replace(choices, ratio=judgement.find_ratio(job, max_drop, out)), None, handling)
+        job = _at_ratio(job, judgement.find_ratio(job, max_drop, out))
     with withdrawn_on_failure(out, overwrite):
         done = _pruned(source, out, job, overwrite)
         if judgement is not None:
@@ -205,7 +151,7 @@ def prune(
         accuracy = {} if judgement is None else {"accuracy": judgement.to_dict()}
         print_json({**document, **accuracy, "plan": done.plan.to_dict()})
         return
-    _show(done, sizes, out, mask)
+    show(done, sizes, out, chosen=plan is None and reduce == AUTO, mask=mask)
     if judgement is not None:
         judgement.show()
 
@@ -244,6 +190,18 @@ def _source(ckpt: Path, config: Path | None, job: Job, module: str | None) -> Fi
     return open_file(ckpt, config, job.units, module)
 
 
+def _settled(source: FileSource, job: Job, target: Path) -> tuple[FileSource, Job]:
+    """With what was left open chosen for this checkpoint."""
+    from aireprune.pruning.defaults import settle
+
+    return settle(source, job, own=source.writes_own(target))
+
+
+def _at_ratio(job: Job, ratio: float) -> Job:
+    assert job.request is not None
+    return replace(job, request=replace(job.request, budget=replace(job.request.budget, ratio=ratio)))
+
+
 def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bool) -> None:
     """Whatever can be known to fail fails before minutes of work."""
     from aireprune.files.writing.atomic import refuse_existing
@@ -261,47 +219,3 @@ def _pruned(source: FileSource, target: Path, job: Job, overwrite: bool) -> Prun
 
     with waiting(f"pruning {source.name} ({bytes_of(source.checkpoint.path) / 1e6:.0f} MB)"):
         return prune_checkpoint(source, target, job, overwrite, progress_line)
-
-
-def _show(done: Pruned, sizes: Sizes, target: Path, mask: bool) -> None:
-    plan = done.plan
-    say(profile(plan))
-    say(
-        f"{plan.states - plan.kept} of {plan.states} states {'silenced' if mask else 'removed'} "
-        f"({percent(plan.achieved_ratio)}), {sizes.parameters[0]:,} -> {sizes.parameters[1]:,} parameters, "
-        f"{size(sizes.bytes[0])} -> {size(sizes.bytes[1])}: {target}"
-    )
-    if plan.ratio is not None and plan.achieved_ratio < plan.ratio - 0.01:
-        say(
-            f"{percent(plan.ratio)} were asked for; every layer keeps at least {plan.min_states}, and counts are rounded up."
-        )
-    advice = None if mask else sizes.advice(plan)
-    if advice is not None:
-        say(advice)
-    if done.fit is not None and plan.calibrated:
-        say(
-            f"Readouts were calibrated with {plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
-            f"from the full model's by {percent(done.fit.after.output)} ({percent(done.fit.before.output)} before)."
-        )
-
-
-def profile(plan: Plan) -> RenderableType:
-    """The per-layer table of a plan: the share of energy (balanced: of squared Hankel values) that stays, and the exact H2
-    error of the layer, relative to its H2 norm."""
-    errors = {layer["name"]: percent(layer["relative_h2"], 2) for layer in plan.certificate or ()}
-    held = "Hankel kept" if plan.reduce == "balanced" else "energy kept"
-    return table(
-        f"{plan.method if plan.reduce == 'truncate' else plan.reduce}: kept states per layer",
-        ("layer", "states", "kept", "removed", held, *["H2 error"] * bool(errors)),
-        (
-            (
-                layer.name,
-                layer.counted,
-                len(layer.kept),
-                percent(layer.ratio),
-                percent(layer.energy_kept, 2),
-                *[errors.get(layer.name, "–")] * bool(errors),
-            )
-            for layer in plan.layers
-        ),
-    )

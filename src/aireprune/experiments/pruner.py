@@ -90,6 +90,7 @@ def _request(cell: Cell) -> Request:
         budget=Budget(ratio=cell.ratio),
         method=variant.method,
         reduce=variant.reduce,
+        layout="adaptive",
         seed=cell.seed,
         epsilon=variant.epsilon,
         horizon=variant.horizon,

@@ -27,6 +27,14 @@ TOLERANCE = 1e-2  # of the layer's H2 norm: what rounding the stored parameters 
 LARGEST = 1024  # modes of one system up to which plain pruning is accounted for exactly (Gramians grow as n^2)
 
 
+class Unsuitable(AireError):
+    """A layer that a reduction cannot be applied to, though plain removal can."""
+
+    def __init__(self, reason: str, advice: str):
+        super().__init__(f"{reason[0].upper()}{reason[1:]}. Nothing was written. {advice}")
+        self.reason = reason
+
+
 @dataclass(frozen=True)
 class ReducedLayer:
     """A smaller layer: how its arrays change, and what the reduction costs."""
@@ -92,10 +100,10 @@ def _check(
     energy, error = float(promised.energy.sum()), float(promised.error_energy.sum())
     actual = float(distance_energy(full, stored, horizon).sum()) if stored.stable else np.inf
     if not actual**0.5 <= error**0.5 + TOLERANCE * energy**0.5:
-        raise AireError(
-            f"Layer {layer.name}: in the precision of this checkpoint the reduced layer would be off by "
-            f"{(actual / energy) ** 0.5:.2e} of its H2 norm, instead of {(error / energy) ** 0.5:.2e}. Nothing was "
-            "written. Store the checkpoint in a higher precision, or use reduce='truncate'."
+        raise Unsuitable(
+            f"layer {layer.name}: in the precision of this checkpoint the reduced layer would be off by "
+            f"{(actual / energy) ** 0.5:.2e} of its H2 norm, instead of {(error / energy) ** 0.5:.2e}",
+            "Store the checkpoint in a higher precision, or use reduce='truncate'.",
         )
 
 

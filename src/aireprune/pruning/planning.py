@@ -17,9 +17,10 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
     """Decide which states stay. source: the checkpoint that `found` is of, for `aire certify`."""
     evidence = evidence or Evidence()
     states = found.states()
+    check_stability(states, request.unstable)
     if request.reduce != "truncate":
         require_lti(found, request.reduce)
-    check_stability(states, request.unstable if request.reduce == "truncate" else "refuse")
+        check_stability(states, "refuse")
     scoring = Scoring(method=request.method, horizon=request.horizon, seed=request.seed, evidence=evidence)
     if request.reduce == "balanced":
         scores = held = layer_hankel_scores(found, request.horizon, evidence)

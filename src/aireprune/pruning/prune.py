@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aireprune.errors import AireError
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.pruning.calibrating import fitted_on_layers, measured_on_layers, read_calibration, read_layer_inputs
+from aireprune.pruning.defaults import TRUNCATED, settle, truncated
+from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan, require_lti
 from aireprune.pruning.request import Job
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from aireprune.calibration.inputs import Inputs
     from aireprune.calibration.subject import Subject
 
+Report = Callable[[str], None]  # told of every layer that is calibrated
 KEPT, LOST = 0.25, 0.95  # a layer that keeps such a share of its states does not lose such a share of its H2 norm
 
 
@@ -59,6 +61,11 @@ class Measured:
 
 def prune_module(source: ModuleSource, job: Job, measured: Measured | None = None) -> Pruned:
     """A smaller copy of a module. measured: what `measure` found for such a job, if it was asked before."""
+    source, job = settle(source, job, own=source.is_own)
+    return _or_truncated(job, lambda settled: _prune_module(source, settled, measured))
+
+
+def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> Pruned:
     check_job(source, job)
     known = measured or measure(source, job, read_calibration(source, job.calibration))
     plan = decide(source, job, known.evidence)
@@ -85,13 +92,18 @@ def prune_checkpoint(
     target: Path,
     job: Job,
     overwrite: bool = False,
-    report: Callable[[str], None] = lambda line: None,
+    report: Report = lambda line: None,
 ) -> Pruned:
     """A smaller checkpoint at `target`, of the same kind; without a suffix, a single file becomes our own folder.
 
     report: told of every layer of a large folder that is calibrated.
     """
     refuse_existing(target, overwrite)
+    source, job = settle(source, job, own=source.writes_own(target))
+    return _or_truncated(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))
+
+
+def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool, report: Report) -> Pruned:
     check_job(source, job)
     job = with_short_rows(job, source, target)
     given = read_layer_inputs(source, job.calibration)
@@ -114,6 +126,12 @@ def prune_checkpoint(
 
 def prune_from_file(source: FileSource, job: Job) -> Pruned:
     """A smaller model of a checkpoint, in memory. It is planned on the file, under the names that the file has."""
+    own = source.kind != "huggingface" and source.builder is None
+    source, job = settle(source, job, own)
+    return _or_truncated(job, lambda settled: _prune_from_file(source, settled))
+
+
+def _prune_from_file(source: FileSource, job: Job) -> Pruned:
     check_job(source, job)
     inputs = read_calibration(source, job.calibration)  # what cannot be read is said before a model is built
     if inputs is None:
@@ -135,7 +153,7 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     from aireprune.models.rewriting import changed_arrays
     from aireprune.models.saving import save_model
 
-    done = prune_from_file(source, job)
+    done = _prune_from_file(source, job)
     assert done.model is not None
     assert done.full is not None
     if source.becomes_own(target):
@@ -148,9 +166,7 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))
 
 
-def _calibrated_folder(
-    source: FileSource, target: Path, job: Job, overwrite: bool, report: Callable[[str], None]
-) -> Pruned:
+def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bool, report: Report) -> Pruned:
     """A Hugging Face folder with calibrated readouts, layer by layer."""
     from aireprune.models.streamed import UnmatchedNamesError
     from aireprune.pruning.folders import FolderFit, fit_folder, measure_folder, opened
@@ -172,6 +188,29 @@ def _calibrated_folder(
         done = fit_folder(fit, surgery, plan)
     source.apply(done.surgery).write(target, done.plan, overwrite)
     return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
+
+
+def _or_truncated(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
+    """What comes of the job, or, where a reduction that nobody asked for by name does not suit it, of plain removal."""
+    try:
+        return run(job)
+    except Unsuitable as problem:
+        if job.request is None or not job.request.fallback:
+            raise
+        done = run(truncated(job))
+        return replace(done, notices=(*done.notices, f"{problem.reason}, so {TRUNCATED}."))
+
+
+def plan_job(source: Source, job: Job) -> Pruned:
+    """The plan that a settled job makes; nothing is pruned. A reduction nobody named is tried out, as it may not suit."""
+
+    def run(settled: Job) -> Pruned:
+        plan = decide(source, settled, settled.evidence)
+        if settled.request is not None and settled.request.fallback:
+            check_damage(operate(source, plan, settled.evidence), plan, settled, settled.evidence)
+        return Pruned(plan, source.notices)
+
+    return _or_truncated(job, run)
 
 
 def check_job(source: Source, job: Job) -> None:
@@ -219,11 +258,11 @@ def check_damage(surgery: Surgery, plan: Plan, job: Job, evidence: Evidence) -> 
         return
     for planned, reduction in zip(plan.layers, surgery.reductions, strict=True):
         if reduction is not None and 1 - planned.ratio >= KEPT and reduction.relative_error > LOST:
-            raise AireError(
-                f"Layer {planned.name} keeps {len(planned.kept)} of {planned.states} states, but reduce={plan.reduce!r} "
+            raise Unsuitable(
+                f"layer {planned.name} keeps {len(planned.kept)} of {planned.states} states, but reduce={plan.reduce!r} "
                 f"would lose {reduction.relative_error:.0%} of it (H2 error; more than {LOST:.0%} is refused): its poles "
-                "are too close to the unit circle. Nothing was written. Use reduce='truncate', or force=True to do it "
-                "all the same."
+                "are too close to the unit circle",
+                "Use reduce='truncate', or force=True to do it all the same.",
             )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CALIBRATION_COUNT = 256
 CALIBRATION_TOKENS = 2**16
+AUTO = "auto"  # a choice that `aireprune.pruning.defaults` makes once the model is known
 
 
 class PlanChoices(TypedDict, total=False):
@@ -63,40 +64,48 @@ class PruneChoices(PlanChoices, total=False):
 class Request:
     """Everything that decides a plan, besides the model.
 
-    method: one of `aireprune.method.methods`. budget: a ratio or a threshold, and what every layer keeps at least.
+    method, reduce and layout may be left open (`AUTO`); a plan is made once they are settled. method: one of
+    `aireprune.method.methods`. budget: a ratio or a threshold, and what every layer keeps at least.
     epsilon: added to the prefix sums. horizon: energies and Gramians of the first so many steps only. seed: of method
     'random'. unstable: 'refuse' poles with |lambda| >= 1, or 'keep' them whatever happens. layout: see `plan.LAYOUTS`.
     granularity (S4D), state_axes: see `Units`; the latter are given as state_axis=['NAME=AXIS', …]. round_to: counts are
     rounded up to a multiple. reduce: what becomes of the states that stay, one of `aireprune.method.reductions`.
-    short_rows (S4D): rows will be stored as long as the longest, so the longest ones give modes to others where that
+    fallback: where that reduction does not suit a layer, states are removed as they are instead of an error. short_rows
+    (S4D): rows will be stored as long as the longest, so the longest ones give modes to others where that
     costs little (`aireprune.method.rows`).
     """
 
     budget: Budget
-    method: str = "aire"
+    method: str = AUTO
     epsilon: float = 0.0
     horizon: int | None = None
     seed: int = 0
     unstable: str = "refuse"
-    layout: str = "adaptive"
+    layout: str = AUTO
     granularity: str = "mode"
     state_axes: StateAxes = field(default_factory=StateAxes)
     round_to: int = 1
-    reduce: str = "truncate"
+    reduce: str = AUTO
+    fallback: bool = False
     short_rows: bool = False
 
     def __post_init__(self) -> None:
-        find_method(self.method)
-        find_reduction(self.reduce)
-        check_layout(self.layout)
+        for name, check in ((self.method, find_method), (self.reduce, find_reduction), (self.layout, check_layout)):
+            if name != AUTO:
+                check(name)
         _ = self.units, self.rule
         if self.seed < 0:
             raise AireError(f"The seed is a whole number, 0 or more; got {self.seed}.")
-        if self.reduce == "balanced" and self.method != "aire":
+        if self.reduce == "balanced" and self.method not in ("aire", AUTO):
             raise AireError(
                 "Balanced truncation ranks its own states by Hankel singular values, in the way method 'aire' ranks "
                 f"energies; method {self.method!r} cannot be combined with it."
             )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything is left to choose."""
+        return AUTO in (self.method, self.reduce, self.layout)
 
     @property
     def units(self) -> Units:
@@ -104,7 +113,7 @@ class Request:
 
     @property
     def rule(self) -> Rule:
-        method = find_method(self.method)
+        method = find_method("aire" if self.method == AUTO else self.method)
         return Rule(
             prefix=method.prefix,
             scope=method.scope,
@@ -151,7 +160,7 @@ class Job:
             raise AireError(
                 "Give either a plan, or a ratio or threshold and options; the plan already says what to keep."
             )
-        if self.mask and self.reduce != "truncate":
+        if self.mask and self.reduce not in ("truncate", AUTO):
             raise AireError(
                 f"A mask leaves every state as it is or silences it, so it cannot go with reduce={self.reduce!r}."
             )
@@ -196,7 +205,7 @@ def make_job(plan: Plan | None, choices: PruneChoices) -> Job:
         layers = None if folder is None else Path(folder)
         calibration = Calibration(source=source, count=count, tokens=tokens, layer_inputs=layers)
     if plan is None:
-        request, evidence = make_request(values.pop("method", "aire"), values.pop("ratio", None), values)  # type: ignore[arg-type]
+        request, evidence = make_request(values.pop("method", AUTO), values.pop("ratio", None), values)  # type: ignore[arg-type]
         return Job(request=request, evidence=evidence, calibration=calibration, **how)
     if not isinstance(plan, Plan):
         raise AireError(f"plan is a Plan (aireprune.plan, Plan.load), not a {type(plan).__name__}; a share is ratio=…")

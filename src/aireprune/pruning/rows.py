@@ -8,22 +8,21 @@ from pathlib import Path
 
 from aireprune.families.s4d_packed import packable
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.request import Job, Request
+from aireprune.pruning.request import Job
 from aireprune.pruning.source import FileSource
 
 LONG_ROWS = 1.5  # modes stored per mode kept, from where on a file is called large
 
 
-def with_short_rows(job: Job, source: FileSource, target: Path) -> Job:
-    """The job for a copy of `source` at `target`: rows are kept short where they matter and the job leaves a choice."""
-    if source.becomes_own(target) or job.mask or job.request is None:
+def with_short_rows(job: Job, source: FileSource, target: Path | None = None) -> Job:
+    """The job for a copy of `source` at `target`, or anywhere else if it is of the same kind.
+
+    Rows are kept short where they matter (they are all stored as long as the longest) and the job leaves a choice.
+    """
+    own = target is not None and source.becomes_own(target)
+    if own or job.mask or job.request is None or job.request.layout != "adaptive" or not source.rectangular:
         return job
-    return replace(job, request=short_rows(job.request, source))
-
-
-def short_rows(request: Request, source: FileSource) -> Request:
-    """The request for a copy of the same kind, whose rows are all as long as the longest."""
-    return replace(request, short_rows=True) if source.rectangular and request.layout == "adaptive" else request
+    return replace(job, request=replace(job.request, short_rows=True))
 
 
 def row_notes(source: FileSource, job: Job, plan: Plan, sizes: Sequence[int]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from aireprune.errors import AireError
 from aireprune.pruning.calibrating import read_calibration
+from aireprune.pruning.defaults import settle
 from aireprune.pruning.prune import check_job, measure, prune_module
 from aireprune.pruning.request import Job
 from aireprune.pruning.source import ModuleSource
@@ -86,7 +87,9 @@ def search_ratio(
     task = goal.task
     if not len(task.validation):
         raise AireError(f"Task {task.name} has no validation examples to choose a ratio with.")
+    source, job = settle(source, job, own=source.is_own)
     request, split = job.request, task.validation.rows(slice(0, goal.examples))
+    assert request is not None
     check_job(source, job)
     measured = measure(source, job, read_calibration(source, job.calibration))
 

@@ -55,6 +55,13 @@ class ModuleSource(Source):
     def kind(self) -> str:
         return "module"
 
+    @property
+    def is_own(self) -> bool:
+        """One of our own models."""
+        from aireprune.models.arrays import is_own
+
+        return is_own(self.module)
+
     def apply(self, surgery: Surgery) -> nn.Module:
         """An edited copy of the module."""
         from aireprune.models.editing import edited
@@ -79,13 +86,22 @@ class FileSource(Source):
         return self.checkpoint.path.is_file()
 
     @property
+    def is_own(self) -> bool:
+        """A folder in our own format."""
+        return self.kind == "aire"
+
+    @property
     def rectangular(self) -> bool:
         """Rows of modes (S4D) are stored equally long, as in every layout but our own."""
-        return self.kind != "aire"
+        return not self.is_own
 
     def becomes_own(self, target: Path) -> bool:
         """Whether a copy at `target` is a folder in our own format: a single file, and a target without a suffix."""
         return self.is_file and not target.suffix
+
+    def writes_own(self, target: Path) -> bool:
+        """Whether a copy at `target` is in our own format."""
+        return self.is_own or self.becomes_own(target)
 
     def apply(self, surgery: Surgery) -> EditedFile:
         """A copy of the same kind, ready to be written."""
