@@ -11,6 +11,7 @@ from torch import nn
 from aireprune.errors import AireError
 from aireprune.families import Found
 from aireprune.files.base import Checkpoint
+from aireprune.models.lru_convert import build_lru
 from aireprune.models.s5_convert import build_s5
 
 
@@ -72,4 +73,9 @@ def _filled(model: nn.Module, found: Found) -> nn.Module:
     return model.eval()
 
 
-BUILDERS: dict[str, Callable[[Found], nn.Module]] = {"s5": build_s5, "s4d": build_s4d, "mamba": build_mamba}
+BUILDERS: dict[str, Callable[[Found], nn.Module]] = {
+    "s5": build_s5,
+    "s4d": build_s4d,
+    "lru": build_lru,
+    "mamba": build_mamba,
+}

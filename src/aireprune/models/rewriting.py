@@ -10,7 +10,7 @@ from torch import nn
 
 from aireprune.arrays import Edit
 from aireprune.models.arrays import to_numpy
-from aireprune.models.s5_convert import torch_name
+from aireprune.models.flax_layout import torch_name
 
 
 def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) -> dict[str, Edit]:
@@ -18,7 +18,7 @@ def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) ->
     before, after = ({name: to_numpy(t) for name, t in m.state_dict().items()} for m in (full, changed))
     edits: dict[str, Edit] = {}
     for name in names:
-        own = torch_name(name) if getattr(full, "family", "") == "s5" else name
+        own = torch_name(name) if getattr(full, "family", "") in ("s5", "lru") else name
         parts = [own + "_re", own + "_im"] if own.endswith(".Lambda") else [own]
         if parts[0] in after and any(not np.array_equal(before[part], after[part]) for part in parts):
             new = after[parts[0]] if len(parts) == 1 else after[parts[0]] + 1j * after[parts[1]]
