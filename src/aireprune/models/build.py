@@ -58,6 +58,15 @@ def build_mamba(found: Found) -> nn.Module:
     return _filled(MambaModel(MambaConfig.infer(found.arrays.shapes, **given)), found)
 
 
+def build_mamba2(found: Found) -> nn.Module:
+    from aireprune.models.mamba2 import Mamba2Model
+    from aireprune.models.mamba2_config import Mamba2Config
+
+    given = {key: found.config[key] for key in ("mode", "dropout") if key in found.config}
+    groups = found.layers[0].groups
+    return _filled(Mamba2Model(Mamba2Config.infer(found.arrays.shapes, groups, **given)), found)
+
+
 def _filled(model: nn.Module, found: Found) -> nn.Module:
     """The model with the arrays of the same names as its weights; each must be there in the right shape."""
     weights, shapes = {}, found.arrays.shapes
@@ -78,4 +87,5 @@ BUILDERS: dict[str, Callable[[Found], nn.Module]] = {
     "s4d": build_s4d,
     "lru": build_lru,
     "mamba": build_mamba,
+    "mamba2": build_mamba2,
 }
