@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_checks import check_autocast, check_compiled, draw
 
-from aireprune.kernels.conv import causal_conv
+from aireprune.kernels.conv import causal_conv, causal_conv_reference
 
 TAPS, BIAS = draw(6, 1, 4), draw(6)
 
@@ -19,7 +19,7 @@ def call(x):
 def test_kernel_is_torchs_convolution(before):
     u, weight, bias = draw(2, 140, 12)[..., 5:], draw(7, 1, 4), draw(7)
     context = draw(2, 3, 7) if before else None
-    expected = causal_conv(u, weight.clone().requires_grad_(), bias, context)  # with gradients: torch's
+    expected = causal_conv_reference(u, weight, bias, context)
     torch.testing.assert_close(causal_conv(u, weight, bias, context), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -30,6 +30,21 @@ def test_gradients_of_everything(which):
     optional[which].requires_grad_()
     causal_conv(u, weight, **optional).sum().backward()
     assert optional[which].grad is not None
+
+
+@pytest.mark.parametrize("silu", [True, False])
+@pytest.mark.parametrize(("length", "taps"), [(1, 4), (2, 4), (200, 4), (7, 1)])
+def test_gradients_are_torchs(length, taps, silu):
+    shapes = ((3, length, 5), (5, 1, taps), (5,), (3, taps - 1, 5))
+
+    def gradients(run):
+        leaves = [draw(*shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+        wide = torch.cat([leaves[0], leaves[0] + 1, leaves[0]], dim=-1)  # one of several parts of a projection
+        y = run(wide[..., 5:10], *leaves[1:], silu)
+        return torch.autograd.grad((y * torch.cos(torch.arange(y.numel())).view_as(y)).sum(), leaves)
+
+    for found, expected in zip(gradients(causal_conv), gradients(causal_conv_reference), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(

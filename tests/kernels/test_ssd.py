@@ -31,18 +31,35 @@ def test_kernel_is_chunks_is_recurrence(length, groups, width, n, limits):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_gradients_are_those_of_the_recurrence():
-    gradients = []
-    for run in (
-        lambda *a: ssd.ssd_scan(*a[:-1], initial=a[-1]),
-        lambda *a: ssd.ssd_reference(*a[:-1], 0.0, math.inf, a[-1]),
-    ):
-        leaves = [t.requires_grad_() for t in problem()]
-        y, final = run(*leaves)
+@pytest.mark.parametrize("limits", [(0.0, math.inf), (0.3, 1.0)])
+@pytest.mark.parametrize(
+    ("length", "groups", "width", "n"), [(70, 2, 5, 11), (1, 1, 16, 8), (16, 4, 33, 1), (33, 1, 3, 64), (5, 1, 3, 0)]
+)
+def test_gradients_are_those_of_the_recurrence(length, groups, width, n, limits):
+    def gradients(run):
+        leaves = [t.requires_grad_() for t in problem(length, groups, width, n)]
+        y, final = run(*leaves[:-1], *limits, leaves[-1])
         loss = (y * torch.cos(torch.arange(y.numel())).view_as(y)).sum() + final.square().sum()
-        gradients.append(torch.autograd.grad(loss, leaves))
-    for found, expected in zip(*gradients, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+        return torch.autograd.grad(loss, leaves)
+
+    expected = gradients(ssd.ssd_reference)
+    for run in (lambda *a: ssd.ssd_scan(*a[:7], a[7:9], a[9]), ssd.ssd_chunked):
+        for found, wanted in zip(gradients(run), expected, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_gradients_by_differences():
+    leaves = [t.requires_grad_() for t in problem(5, width=2, n=3)]
+    assert torch.autograd.gradcheck(lambda *a: ssd.ssd_scan(*a[:7], initial=a[7]), leaves)
+
+
+def test_gradients_in_single_precision():
+    single, double = (
+        torch.autograd.grad(ssd.ssd_scan(*leaves[:7])[0].square().sum(), leaves[:7])
+        for leaves in ([t.to(dtype).requires_grad_() for t in problem()] for dtype in (torch.float32, torch.float64))
+    )
+    for found, wanted in zip(single, double, strict=True):
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max()))
 
 
 def test_long_decays_do_not_overflow():

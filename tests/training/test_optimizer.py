@@ -17,7 +17,7 @@ def test_every_parameter_is_in_one_group(family):
     ssm, rest = parameter_groups(model, Recipe(lr=0.1, ssm_lr=0.01, weight_decay=0.5))
     named = {id(p): name for name, p in model.named_parameters()}
     assert sorted(named) == sorted(id(p) for group in (ssm, rest) for p in group["params"])
-    poles = {"s5": "Lambda_re", "s4d": "log_A_real", "mamba": "A_log"}[family]
+    poles = {"s5": "Lambda_re", "s4d": "log_A_real", "lru": "nu_log", "mamba": "A_log", "mamba2": "A_log"}[family]
     names = [named[id(p)] for p in ssm["params"]]
     assert any(name.endswith(poles) for name in names)
     assert not any("decoder" in name for name in names)

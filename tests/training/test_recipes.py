@@ -34,10 +34,25 @@ def test_what_is_changed_and_what_is_not():
 def test_sizes_by_family():
     task, language = random_tokens("classes"), random_tokens("language")
     changes = ModelChanges(features=24, states=6)
-    s5, s4d, mamba = (recipes.model_config(task, family, "mini", changes) for family in recipes.FAMILIES)
-    assert (s5.h, s5.n, s4d.h, s4d.n, mamba.d_model, mamba.d_state) == (24, 6, 24, 6, 24, 6)
-    assert [recipes.model_config(t, "mamba", "mini").d_model for t in (task, language)] == [32, 64]
+    for family in ("s5", "s4d", "lru"):
+        config = recipes.model_config(task, family, "mini", changes)
+        assert (config.h, config.n) == (24, 6)
+    for family in ("mamba", "mamba2"):
+        config = recipes.model_config(task, family, "mini", changes)
+        assert (config.d_model, config.d_state) == (24, 6)
+        assert [recipes.model_config(t, family, "mini").d_model for t in (task, language)] == [32, 64]
+    assert [recipes.model_config(task, "mamba2", name).d_state for name in ("mini", "paper")] == [64, 128]
     assert [recipes.model_config(task, "s4d", name).n for name in ("mini", "paper")] == [32, 64]
+
+
+def test_digits_by_family():
+    """What a family trains otherwise than the table says holds for its model and for its recipe."""
+    task = replace(random_tokens("classes"), name="smnist")
+    lru = recipes.model_config(task, "lru", "mini")
+    assert (lru.layers, lru.h, lru.n) == (2, 32, 256)
+    assert recipes.training_recipe("smnist", "lru", "mini").batch == 16
+    assert recipes.model_config(task, "s5", "mini").layers == 4
+    assert recipes.model_config(task, "lru", "paper").n == 128
 
 
 def test_the_task_of_a_recipe():
@@ -52,7 +67,7 @@ def test_what_there_is_not():
         recipes.task_name("chess", "mini")
     with pytest.raises(AireError, match=r"no recipe 'large'\. Recipes: mini, paper"):
         recipes.check_name("large")
-    with pytest.raises(AireError, match=r"no model family 'gru' to train\. Families: s5, s4d, mamba"):
+    with pytest.raises(AireError, match=r"no model family 'gru' to train\. Families: s5, s4d, lru, mamba, mamba2"):
         recipes.model_config(random_tokens("classes"), "gru", "mini")
     with pytest.raises(AireError, match="expected one of float32, bf16"):
         Recipe(precision="fp8")

@@ -21,7 +21,8 @@ from aireprune.calibration.checks import check_inputs
 from aireprune.calibration.inputs import Inputs, held_out
 from aireprune.errors import AireError
 from aireprune.models.evaluation import evaluation_mode
-from aireprune.models.mamba import RMS_EPSILON, MambaModel
+from aireprune.models.mamba import MambaModel
+from aireprune.models.selective import RMS_EPSILON
 
 RIDGE = 1e-6  # of the mean variance of a feature
 

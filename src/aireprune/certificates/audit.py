@@ -86,7 +86,7 @@ def certify_model(
 
     original: by default the checkpoint that the plan names. plan: by default the one that was saved with the pruned
     model. data: inputs (a task's test split, 'digits' for the embedded ones, a .npy or .npz file, an array) on which
-    the outputs are compared, for our S5 and S4D models; at most `examples` of them. config: that of the original.
+    the outputs are compared, for our S5, LRU and S4D models; at most `examples` of them. config: that of the original.
     """
     plan = plan or _plan_of(pruned)
     original = original or _named_source(plan)

@@ -1,4 +1,4 @@
-"""From the errors of single layers to the output of our S5 and S4D models: a bound, and what is really measured.
+"""From the errors of single layers to the output of our S5, LRU and S4D models: a bound, and what is really measured.
 
 Signals are compared in l2 over time and features. z is the full model's signal, e the difference to the pruned one's:
 
@@ -32,9 +32,9 @@ from aireprune.certificates.audit import SEARCHED, feedthrough, with_feedthrough
 from aireprune.errors import AireError
 from aireprune.method.bounds import LayerCertificate, StackLayer, residual_stack_bound
 from aireprune.method.hinf import hinf_norm
+from aireprune.models.diagonal import DiagonalModel
 from aireprune.models.heads import pooled
 from aireprune.models.s4d import S4DModel
-from aireprune.models.s5 import S5Model
 from aireprune.pruning.source import ModuleSource
 
 GELU = 1.13
@@ -76,8 +76,8 @@ def end_to_end(
 ) -> EndToEnd:
     """Compare two of our models on inputs, and bound the difference by the certificates of the layers."""
     full, small = original.module, pruned.module
-    if not isinstance(full, S5Model | S4DModel) or not isinstance(small, type(full)):
-        raise AireError("The end-to-end bound is for aireprune's own S5 and S4D models.")
+    if not isinstance(full, DiagonalModel | S4DModel) or not isinstance(small, type(full)):
+        raise AireError("The end-to-end bound is for aireprune's own S5, LRU and S4D models.")
     if full.config.retrieval:
         raise AireError("A retrieval model multiplies the features of two documents; it has no end-to-end bound here.")
     if full.training or small.training:
@@ -97,12 +97,12 @@ def end_to_end(
         raise AireError("There are no inputs to compare the models on.")
     changed = _other_changes(original, pruned)
     bound = None if changed else _bound(full, pruned, layers, extremes, length)
-    layer_norm = not (isinstance(full, S5Model) and full.config.batchnorm)
+    layer_norm = not (isinstance(full, DiagonalModel) and full.config.batchnorm)
     return EndToEnd(count, bound, distortion, relative, other / count, layer_norm, tuple(changed))
 
 
 def _bound(
-    full: S5Model | S4DModel,
+    full: DiagonalModel | S4DModel,
     pruned: ModuleSource,
     layers: Sequence[LayerCertificate],
     seen: list[_Extremes],
@@ -133,14 +133,14 @@ def _gain(pruned: ModuleSource, number: int) -> float:
     return hinf_norm(system if d is None else with_feedthrough(system, d))[0] * SEARCHED
 
 
-def _observe(model: S5Model | S4DModel, x: Tensor, extremes: list[_Extremes]) -> Tensor:
+def _observe(model: DiagonalModel | S4DModel, x: Tensor, extremes: list[_Extremes]) -> Tensor:
     """Logits of the full model; extremes of its signals are noted on the way."""
     z = model.encode(x)
     for number, seen in enumerate(extremes):
         norm = _norm(model, number)
         u = norm(z) if model.config.prenorm else z
         seen.norm = max(seen.norm, float(u.double().flatten(1).norm(dim=1).max()))
-        y = _layer(model, number).seq(u) if isinstance(model, S5Model) else _layer(model, number).ssm(u)
+        y = _layer(model, number).seq(u) if isinstance(model, DiagonalModel) else _layer(model, number).ssm(u)
         seen.gate = max(seen.gate, float(_gated(model, number, y).abs().max()))
         after = z + _phi(model, number, y)
         if isinstance(norm, nn.LayerNorm):
@@ -152,26 +152,26 @@ def _observe(model: S5Model | S4DModel, x: Tensor, extremes: list[_Extremes]) ->
     return logits
 
 
-def _norm(model: S5Model | S4DModel, number: int) -> nn.Module:
+def _norm(model: DiagonalModel | S4DModel, number: int) -> nn.Module:
     if isinstance(model, S4DModel):
         return model.norms[number]
     norm: nn.Module = _layer(model, number).norm
     return norm
 
 
-def _layer(model: S5Model | S4DModel, number: int) -> Any:
-    return model.layers[number] if isinstance(model, S5Model) else model.s4_layers[number]
+def _layer(model: DiagonalModel | S4DModel, number: int) -> Any:
+    return model.layers[number] if isinstance(model, DiagonalModel) else model.s4_layers[number]
 
 
-def _phi(model: S5Model | S4DModel, number: int, y: Tensor) -> Tensor:
+def _phi(model: DiagonalModel | S4DModel, number: int, y: Tensor) -> Tensor:
     """Activation, gate and mixing."""
-    if isinstance(model, S5Model):
+    if isinstance(model, DiagonalModel):
         out: Tensor = _layer(model, number).gate(y)
         return out
     return F.glu(F.linear(F.gelu(y), *_mixing(model, number)), dim=-1)
 
 
-def _gated(model: S5Model | S4DModel, number: int, y: Tensor) -> Tensor:
+def _gated(model: DiagonalModel | S4DModel, number: int, y: Tensor) -> Tensor:
     """f of the gate f sigma(g)."""
     if isinstance(model, S4DModel):
         return F.linear(F.gelu(y), *_mixing(model, number)).chunk(2, dim=-1)[0]
@@ -182,7 +182,7 @@ def _gated(model: S5Model | S4DModel, number: int, y: Tensor) -> Tensor:
     return y if block.activation == "half_glu2" else g
 
 
-def _gate_constant(model: S5Model | S4DModel, number: int, reach: float) -> float:
+def _gate_constant(model: DiagonalModel | S4DModel, number: int, reach: float) -> float:
     """L_phi, given |f| <= reach on the full model."""
     if isinstance(model, S4DModel):
         value, gate = _mixing(model, number)[0].chunk(2)

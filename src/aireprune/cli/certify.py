@@ -28,7 +28,7 @@ def certify(
         typer.Option(
             "--data",
             metavar="SOURCE",
-            help="Compare the outputs too (our S5 and S4D models): a task (its test split), digits (those embedded), "
+            help="Compare the outputs too (our S5, LRU and S4D models): a task (its test split), digits (those embedded), "
             "or a .npy or .npz file or folder of inputs.",
         ),
     ] = None,

@@ -29,7 +29,7 @@ def train(
     ],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the run; resumed if it exists.")],
     family: Annotated[
-        str, typer.Option("--family", metavar="s5|s4d|mamba", help="What kind of model to train.")
+        str, typer.Option("--family", metavar="s5|s4d|lru|mamba|mamba2", help="What kind of model to train.")
     ] = "s5",
     recipe: Annotated[
         str,
@@ -40,10 +40,12 @@ def train(
         ),
     ] = "mini",
     layers: Annotated[int | None, typer.Option(help="Number of blocks.")] = None,
-    features: Annotated[int | None, typer.Option(help="Features h of every block (Mamba: d_model).")] = None,
+    features: Annotated[int | None, typer.Option(help="Features h of every block (Mamba, Mamba-2: d_model).")] = None,
     states: Annotated[
         int | None,
-        typer.Option(help="State size n, both halves of each pair counted (S4D: per channel; Mamba: d_state)."),
+        typer.Option(
+            help="State size n, both halves of each pair counted (S4D: per channel; Mamba, Mamba-2: d_state)."
+        ),
     ] = None,
     blocks: Annotated[int | None, typer.Option(help="S5: HiPPO blocks at initialisation.")] = None,
     dropout: Annotated[float | None, typer.Option(help="Dropout.")] = None,

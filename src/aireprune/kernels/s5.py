@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from aireprune.kernels.inputs import dense, expect
-from aireprune.kernels.numba.s5_codes import ACTIVATIONS, BILINEAR, METHODS, NORMS
+from aireprune.kernels.numba.s5_codes import ACTIVATIONS, METHODS, NORMS
 from aireprune.kernels.scan import fresh
 
 
@@ -37,11 +37,12 @@ def s5_block(
     """Norm, layer, activation, gate and residual; without an activation, the layer alone. z (b, L, h) -> (b, L, h).
 
     poles: real parts, imaginary parts and logarithms of steps, (P,) each, continuous; steps are multiplied by step_rescale
-    and real parts cut off at clip_at. b (P, h, 2); c: (h, P, 2) for each direction; d (h,). y = c_scale Re(C x) + d u
-    with x_t = lam x_{t-1} + factor B u_t. gates: weight (h, h) and bias (h,) of out1 and out2, those that the activation
-    has. norm: its place and kind; norm_weights: weight and bias and, for a batch norm, its mean and variance,
-    (h,) each. Half precision is computed in single precision. reuse: the result may take the place of z; touching
-    fresh memory costs as much as a third of the arithmetic.
+    and real parts cut off at clip_at. With the method discrete they are log|lam|, arg(lam) and log(factor) instead. b
+    (P, h, 2); c: (h, P, 2) for each direction; d (h,). y = c_scale Re(C x) + d u with x_t = lam x_{t-1} + factor B u_t.
+    gates: weight (h, h) and bias (h,) of out1 and out2, those that the activation has. norm: its place and kind;
+    norm_weights: weight and bias and, for a batch norm, its mean and variance, (h,) each. Half precision is computed in
+    single precision. reuse: the result may take the place of z; touching fresh memory costs as much as a third of the
+    arithmetic.
     """
     p, h = b.shape[:2]
     expect("s5_block", z=(z, (*z.shape[:2], h)), b=(b, (p, h, 2)), d=(d, (h,)))
@@ -94,7 +95,7 @@ def _run(z: Tensor, out: Tensor, pole_re: Tensor, pole_im: Tensor, log_step: Ten
     from aireprune.kernels.numba.compile import threads
 
     numba_s5.forward(
-        dense(z), (dense(pole_re), dense(pole_im), dense(log_step)), step_rescale, clip_at, method == BILINEAR, dense(b),
+        dense(z), (dense(pole_re), dense(pole_im), dense(log_step)), step_rescale, clip_at, method, dense(b),
         [dense(t) for t in c], c_scale, dense(d), activation, [dense(t) for t in w], [dense(t) for t in w_bias], norm,
         [dense(t) for t in norm_weights], eps, threads(), out.detach().numpy(),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which forwards of S5 modules one operator can replace, and what it is given: the modules of `aireprune.models.s5`.
+"""Which forwards of the modules of `aireprune.models.diagonal` one operator can replace, and what it is given.
 
 Every function returns None where the module's own equations have to run: where a gradient is wanted, off the CPU, and
 where a part is in training, has been replaced, or has a hook, which sees what goes in or comes out and may keep it.
@@ -23,17 +23,19 @@ SLICE = 24 << 20  # bytes of activations that pass through all layers at a time;
 
 
 def fused_layer(layer: Any, u: Tensor) -> Tensor | None:
-    """An S5 layer: u (b, L, h) -> y (b, L, h)."""
-    return s5_block(u, **_parameters(layer)) if _kinds(layer) is not None and _is_cpu_inference(u, layer) else None
+    """An S5 or LRU layer: u (b, L, h) -> y (b, L, h)."""
+    return (
+        s5_block(u, **layer.operator_arguments()) if _kinds(layer) is not None and _is_cpu_inference(u, layer) else None
+    )
 
 
 def fused_block(block: Any, z: Tensor, reuse: bool = False) -> Tensor | None:
-    """An S5 block: z (b, L, h) -> (b, L, h). reuse: the result may take the place of z."""
+    """An S5 or LRU block: z (b, L, h) -> (b, L, h). reuse: the result may take the place of z."""
     return _run_block(block, z, reuse) if _is_whole(block) and _is_cpu_inference(z, block) else None
 
 
 def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """What the head of an S5 model takes: x (b, L, d_input) or tokens (b, L) -> (b, h), or (b, L, h) in mode tokens.
+    """What the head of the model takes: x (b, L, d_input) or tokens (b, L) -> (b, h), or (b, L, h) in mode tokens.
 
     Nobody sees what passes between the layers, so they overwrite it, and a batch comes in slices that fit SLICE.
     """
@@ -118,7 +120,7 @@ def _run_block(block: Any, z: Tensor, reuse: bool) -> Tensor:
     statistics = (norm.running_mean, norm.running_var) if batch else ()
     return s5_block(
         z,
-        **_parameters(block.seq),
+        **block.seq.operator_arguments(),
         activation=block.activation,
         gates=[(gate.weight, gate.bias) for gate in _gates(block)],
         norm=("pre" if block.prenorm else "post") + ("_batch" if batch else "_layer"),
@@ -126,17 +128,3 @@ def _run_block(block: Any, z: Tensor, reuse: bool) -> Tensor:
         eps=norm.eps,
         reuse=reuse,
     )
-
-
-def _parameters(layer: Any) -> dict[str, Any]:
-    """The layer as `s5_block` takes it: parameters that are not discretised yet, and how they are to be."""
-    return {
-        "poles": (layer.Lambda_re, layer.Lambda_im, layer.log_step[:, 0]),
-        "step_rescale": layer.step_rescale,
-        "clip_at": layer.clip_at,
-        "method": layer.discretization,
-        "b": layer.B,
-        "c": layer.readouts(),
-        "c_scale": layer.readout_scale,
-        "d": layer.D,
-    }

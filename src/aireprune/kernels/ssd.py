@@ -2,8 +2,9 @@
 
     Delta = clip(softplus(dt + dt_bias))   S_t = exp(Delta A) S_{t-1} + Delta x_t B_t^T   y_t = S_t C_t + D x_t
 
-Numba serves CPU tensors that need no gradient. Where a gradient is wanted, and on other devices, the scan is written as
-matrix products over chunks of time in plain torch (`ssd_chunked`), which autograd differentiates.
+Numba serves CPU tensors, with a backward pass that recomputes the states. On other devices, and for forward-mode
+derivatives, the scan is written as matrix products over chunks of time in plain torch (`ssd_chunked`), which autograd
+differentiates.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aireprune.kernels.inputs import dense, expect, forward_mode, needs_grad
+from aireprune.kernels.inputs import dense, expect, forward_mode
 from aireprune.kernels.numba.constants import LOG2E
 
 CHUNK = 32  # time steps that one matrix product covers; longer chunks spend more on their decay matrices
@@ -47,8 +48,7 @@ def ssd_scan(
     tensors = [t.to(working) for t in (x, dt, A, B, C, D, dt_bias)]
     state = x.new_zeros(batch, heads, width, n) if initial is None else initial
     state = state.to(working)
-    fused = x.device.type == "cpu" and not needs_grad(*tensors, state) and not forward_mode()
-    run: Any = _ssd_scan if fused else ssd_chunked
+    run: Any = _ssd_scan if x.device.type == "cpu" and not forward_mode() else ssd_chunked
     y, final = run(*tensors, float(limits[0]), float(limits[1]), state)
     return y.to(x.dtype), final
 
@@ -158,9 +158,13 @@ def _ssd_scan(
     state = initial.transpose(2, 3).clone(memory_format=torch.contiguous_format)
     y = x.new_empty(x.shape)
     inputs = [dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
-    clip = [torch.tensor(v, dtype=x.dtype).numpy()[()] for v in (low, high)]
-    ssd_forward(*inputs, *clip, state.numpy(), y.numpy())
+    ssd_forward(*inputs, *_limits(low, high, x), state.numpy(), y.numpy())
     return y, state.transpose(2, 3).contiguous()
+
+
+def _limits(low: float, high: float, like: Tensor) -> list[Any]:
+    """The limits of Delta as scalars of the kernel's precision."""
+    return [torch.tensor(limit, dtype=like.dtype).numpy()[()] for limit in (low, high)]
 
 
 @_ssd_scan.register_fake
@@ -177,6 +181,66 @@ def _(
     initial: Tensor,
 ) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(initial.shape)
+
+
+@torch.library.custom_op("aireprune::ssd_scan_backward", mutates_args=(), device_types="cpu")
+def _ssd_scan_backward(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    low: float,
+    high: float,
+    initial: Tensor,
+    gy: Tensor,
+    gfinal: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    from aireprune.kernels.numba.ssd_backward import ssd_backward
+
+    ginitial = gfinal.clone(memory_format=torch.contiguous_format)
+    gx, gdt = x.new_empty(x.shape), x.new_empty(dt.shape)
+    gA, gD = x.new_empty(dt.shape[::2]), x.new_empty(dt.shape[::2])
+    gB, gC = x.new_zeros(B.shape), x.new_zeros(B.shape)
+    inputs = [dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
+    outputs = [t.numpy() for t in (ginitial, gx, gdt, gA, gB, gC, gD)]
+    ssd_backward(*inputs, *_limits(low, high, x), dense(initial), dense(gy), *outputs)
+    return gx, gdt, LOG2E * gA.sum(0), gB, gC, gD.sum(0), ginitial
+
+
+@_ssd_scan_backward.register_fake
+def _(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    dt_bias: Tensor,
+    low: float,
+    high: float,
+    initial: Tensor,
+    gy: Tensor,
+    gfinal: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    like = [x.new_empty(t.shape) for t in (x, dt, A, B, C, D, initial)]
+    return like[0], like[1], like[2], like[3], like[4], like[5], like[6]
+
+
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    *tensors, ctx.low, ctx.high, initial = inputs
+    ctx.save_for_backward(*tensors, initial)
+
+
+def _backward(ctx: Any, gy: Tensor, gfinal: Tensor) -> tuple[Tensor | None, ...]:
+    *tensors, initial = ctx.saved_tensors
+    gx, gdt, gA, gB, gC, gD, ginitial = _ssd_scan_backward(*tensors, ctx.low, ctx.high, initial, gy, gfinal)
+    return gx, gdt, gA, gB, gC, gD, gdt.sum((0, 1)), None, None, ginitial
+
+
+_ssd_scan.register_autograd(_backward, setup_context=_save_for_backward)
 
 
 @torch.library.custom_op("aireprune::ssd_step", mutates_args=("state",), device_types="cpu")

@@ -14,6 +14,7 @@ from aireprune.arrays import NamedArrays
 from aireprune.errors import AireError
 from aireprune.families import Found
 from aireprune.files.base import Checkpoint
+from aireprune.models.lru_convert import build_lru
 from aireprune.models.s5_convert import build_s5
 
 if TYPE_CHECKING:
@@ -99,6 +100,15 @@ def build_mamba(found: Found) -> nn.Module:
     return _filled(MambaModel(MambaConfig.infer(found.arrays.shapes, **given)), found.name, found.arrays)
 
 
+def build_mamba2(found: Found) -> nn.Module:
+    from aireprune.models.mamba2 import Mamba2Model
+    from aireprune.models.mamba2_config import Mamba2Config
+
+    given = {key: found.config[key] for key in ("mode", "dropout") if key in found.config}
+    groups = found.layers[0].groups
+    return _filled(Mamba2Model(Mamba2Config.infer(found.arrays.shapes, groups, **given)), found.name, found.arrays)
+
+
 def _filled(model: nn.Module, where: str, arrays: NamedArrays) -> nn.Module:
     """The model with the arrays of the same names as its weights; each must be there in the right shape."""
     weights, shapes = {}, arrays.shapes
@@ -112,4 +122,10 @@ def _filled(model: nn.Module, where: str, arrays: NamedArrays) -> nn.Module:
     return model.eval()
 
 
-BUILDERS: dict[str, Callable[[Found], nn.Module]] = {"s5": build_s5, "s4d": build_s4d, "mamba": build_mamba}
+BUILDERS: dict[str, Callable[[Found], nn.Module]] = {
+    "s5": build_s5,
+    "s4d": build_s4d,
+    "lru": build_lru,
+    "mamba": build_mamba,
+    "mamba2": build_mamba2,
+}

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from torch import nn
 
-from aireprune.models.mamba import MambaModel
-from aireprune.models.mamba import initialize as initialize_mamba
+from aireprune.models import lru, mamba, mamba2, s4d, s5
+from aireprune.models.lru_config import LRUConfig
+from aireprune.models.mamba2_config import Mamba2Config
 from aireprune.models.mamba_config import MambaConfig
-from aireprune.models.s4d import S4DModel
-from aireprune.models.s4d import initialize as initialize_s4d
 from aireprune.models.s4d_config import S4DConfig
-from aireprune.models.s5 import S5Model
-from aireprune.models.s5 import initialize as initialize_s5
 from aireprune.models.s5_config import S5Config
 
-AnyConfig = S5Config | S4DConfig | MambaConfig
+AnyConfig = S5Config | S4DConfig | LRUConfig | MambaConfig | Mamba2Config
 
 
 def new_model(config: AnyConfig, seed: int) -> nn.Module:
-    if isinstance(config, S5Config):
-        return initialize_s5(S5Model(config), seed)
-    if isinstance(config, S4DConfig):
-        return initialize_s4d(S4DModel(config), seed)
-    return initialize_mamba(MambaModel(config), seed)
+    match config:
+        case S5Config():
+            return s5.initialize(s5.S5Model(config), seed)
+        case S4DConfig():
+            return s4d.initialize(s4d.S4DModel(config), seed)
+        case LRUConfig():
+            return lru.initialize(lru.LRUModel(config), seed)
+        case MambaConfig():
+            return mamba.initialize(mamba.MambaModel(config), seed)
+        case Mamba2Config():
+            return mamba2.initialize(mamba2.Mamba2Model(config), seed)

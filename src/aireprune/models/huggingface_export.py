@@ -23,8 +23,9 @@ from aireprune.files.folder import write_checkpoint_folder
 from aireprune.files.sizes import resized_config
 from aireprune.models.arrays import to_numpy
 from aireprune.models.byte_tokenizer import BYTES, byte_tokenizer_files
-from aireprune.models.mamba import RMS_EPSILON, MambaModel
+from aireprune.models.mamba import MambaModel
 from aireprune.models.mamba_config import MambaConfig
+from aireprune.models.selective import RMS_EPSILON
 
 
 def export_folder(model: nn.Module, target: Path, head: np.ndarray | None = None, overwrite: bool = False) -> None:

@@ -5,14 +5,12 @@ Shapes: b batch, L time, D = d_inner channels, N states, R = dt_rank. A layer ha
     in_proj.weight (2D, d_model)   conv1d.weight (D, 1, k)   x_proj.weight (R + 2N, D)
     dt_proj.weight (D, R), dt_proj.bias (D,)   A_log (D, N)   D (D,)   out_proj.weight (d_model, D)
 
-Around the layers: input_proj, norms.i (before layer i, where there are any), norm, classifier. Every layer may have its
-own number of states, zero included. With a cache the same forward continues a sequence, one step or many at a time.
+The model around the layers is that of `aireprune.models.selective`. A layer may have no states at all.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,21 +18,11 @@ from torch.nn import functional as F
 
 from aireprune.kernels.conv import causal_conv
 from aireprune.kernels.selective import selective_scan, selective_step
-from aireprune.models.heads import make_head, pooled
 from aireprune.models.mamba_config import MambaConfig
-
-RMS_EPSILON = 1e-5
-
-
-@dataclass
-class LayerCache:
-    """What a layer remembers: the last inputs of the convolution (b, k - 1, D) and the state (b, D, N)."""
-
-    inputs: Tensor
-    state: Tensor
+from aireprune.models.selective import LayerCache, SelectiveLayer, SelectiveModel, draw_dt_bias
 
 
-class MambaLayer(nn.Module):
+class MambaLayer(SelectiveLayer):
     """u (b, L, d_model) -> (b, L, d_model)."""
 
     def __init__(self, config: MambaConfig, states: int):
@@ -48,17 +36,9 @@ class MambaLayer(nn.Module):
         self.D = nn.Parameter(torch.empty(d))
         self.out_proj = nn.Linear(d, config.d_model, bias=config.bias)
 
-    def forward(self, u: Tensor, cache: LayerCache | None = None) -> Tensor:
-        out: Tensor = self.out_proj(self.scan_output(u, cache))
-        return out
-
     def scan_output(self, u: Tensor, cache: LayerCache | None = None) -> Tensor:
-        """What out_proj reads, (b, L, D); a cache is read and brought up to date in place."""
         x, z = self.in_proj(u).chunk(2, dim=-1)
-        before = None if cache is None else cache.inputs
-        if cache is not None:
-            kept = cache.inputs.shape[1]
-            cache.inputs = torch.cat([cache.inputs, x[:, -kept:]], 1)[:, -kept:] if kept else cache.inputs
+        before = None if cache is None else cache.remember(x)
         x = causal_conv(x, self.conv1d.weight, self.conv1d.bias, before)
         dt, b, c = self.x_proj(x).split([self.rank, self.states, self.states], dim=-1)
         dt, A = F.linear(dt, self.dt_proj.weight), -torch.exp(self.A_log)
@@ -77,52 +57,14 @@ class MambaLayer(nn.Module):
         return LayerCache(zeros(batch, self.conv1d.kernel_size[0] - 1, d), zeros(batch, d, n))
 
 
-def make_norm(kind: str, width: int) -> nn.Module:
-    if kind == "none":
-        return nn.Identity()
-    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=RMS_EPSILON)
-
-
-class MambaModel(nn.Module):
-    """model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode 'tokens'.
-
-    x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling
-    uses only the first lengths[i] steps of sequence i.
-    """
+class MambaModel(SelectiveModel):
+    """model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode 'tokens'."""
 
     family = "mamba"
+    config: MambaConfig
 
     def __init__(self, config: MambaConfig):
-        super().__init__()
-        self.config = config
-        self.input_proj = nn.Linear(config.d_input, config.d_model)
-        self.layers = nn.ModuleList(MambaLayer(config, states) for states in config.state_sizes)
-        self.norms = nn.ModuleList(make_norm(config.norm, config.d_model) for _ in range(config.layers))
-        self.norm = make_norm(config.final_norm, config.d_model)
-        self.drop = nn.Dropout(config.dropout)
-        self.classifier = make_head(config.d_model, config.d_output, config.retrieval)
-
-    def encode(self, x: Tensor) -> Tensor:
-        if x.dtype in (torch.int64, torch.int32, torch.uint8):
-            return F.embedding(x.long(), self.input_proj.weight.T) + self.input_proj.bias
-        z: Tensor = self.input_proj(x)
-        return z
-
-    def features(self, x: Tensor, caches: list[LayerCache] | None = None) -> Tensor:
-        """The stack's output before pooling, (b, L, d_model)."""
-        z = self.encode(x)
-        for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
-            out = self.drop(layer(norm(z), None if caches is None else caches[i]))
-            z = z + out if self.config.residual else out
-        return z
-
-    def forward(self, x: Tensor, lengths: Tensor | None = None, caches: list[LayerCache] | None = None) -> Tensor:
-        logits: Tensor = self.classifier(self.norm(pooled(self.features(x, caches), lengths, self.config.mode)))
-        return logits
-
-    def new_caches(self, batch: int) -> list[LayerCache]:
-        """Empty caches, one per layer; hand them to every further call to continue the same sequences."""
-        return [layer.new_cache(batch) for layer in self.layers]  # type: ignore[operator]
+        super().__init__(config, partial(MambaLayer, config))
 
 
 def initialize(model: MambaModel, seed: int = 0) -> MambaModel:
@@ -137,7 +79,5 @@ def initialize(model: MambaModel, seed: int = 0) -> MambaModel:
                 module.D.fill_(1)
                 bound = module.rank**-0.5
                 module.dt_proj.weight.uniform_(-bound, bound)
-                low, high = math.log(config.dt_min), math.log(config.dt_max)
-                step = torch.exp(torch.rand(d) * (high - low) + low).clamp(min=1e-4)
-                module.dt_proj.bias.copy_(step + torch.log(-torch.expm1(-step)))  # the inverse of softplus
+                module.dt_proj.bias.copy_(draw_dt_bias(d, config.dt_min, config.dt_max))
     return model

@@ -11,10 +11,21 @@ from aireprune.errors import AireError
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Base of frozen dataclasses that have a field `states`: the state counts per layer, or None."""
+    """Base of frozen dataclasses that have the fields `layers` and `states`: the state counts per layer, or None."""
 
     needed: ClassVar[tuple[str, ...]] = ()  # fields without which there is no model
     model: ClassVar[str] = ""  # its name in messages
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # fields that take one of these values
+
+    def __post_init__(self) -> None:
+        for key, allowed in self.choices.items():
+            if getattr(self, key) not in allowed:
+                raise AireError(
+                    f"{self.model} configuration: {key} is {getattr(self, key)!r}, expected one of {', '.join(allowed)}."
+                )
+        states, layers = (getattr(self, key) for key in ("states", "layers"))
+        if states is not None and len(states) != layers:
+            raise AireError(f"{self.model} configuration: states lists {len(states)} layers, but layers is {layers}.")
 
     def with_states(self, states: tuple[int, ...]) -> Self:
         return replace(self, states=tuple(int(s) for s in states))  # type: ignore[call-arg]

@@ -11,8 +11,8 @@ from torch import nn
 from aireprune.arrays import Edit
 from aireprune.errors import AireError
 from aireprune.models.arrays import to_numpy
+from aireprune.models.flax_layout import torch_name
 from aireprune.models.s4d_names import network_prefix, own_name
-from aireprune.models.s5_convert import torch_name
 
 
 def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) -> dict[str, Edit]:
@@ -29,7 +29,7 @@ def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) ->
 
 def _own_names(names: list[str], known: Collection[str], family: str) -> dict[str, str]:
     """The names of a file -> those of the model. transformers may call the stem of a model (backbone, model) otherwise."""
-    if family == "s5":
+    if family in ("s5", "lru"):
         return {name: torch_name(name) for name in names}
     if family == "s4d":
         prefix = network_prefix(names)

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from aireprune.kernels.s4d import s4d
 from aireprune.models.discretize import discretize
 from aireprune.models.dropout import TimeDropout
+from aireprune.models.encoder import encoded
 from aireprune.models.heads import make_head, pooled
 from aireprune.models.s4d_config import S4DConfig
 
@@ -92,10 +93,7 @@ class S4DModel(nn.Module):
         self.decoder = make_head(config.h, config.d_output, config.retrieval)
 
     def encode(self, x: Tensor) -> Tensor:
-        if x.dtype in (torch.int64, torch.int32, torch.uint8):
-            return F.embedding(x.long(), self.encoder.weight.T, None) + self.encoder.bias
-        out: Tensor = self.encoder(x)
-        return out
+        return encoded(self.encoder, x)
 
     def block(self, number: int, z: Tensor) -> Tensor:
         """Layer `number` with its norm, dropout and residual connection."""

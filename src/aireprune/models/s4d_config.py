@@ -22,6 +22,7 @@ class S4DConfig(ModelConfig):
 
     needed: ClassVar[tuple[str, ...]] = ("d_input", "d_output", "h", "n", "layers")
     model: ClassVar[str] = "S4D"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"mode": MODES}
 
     d_input: int
     d_output: int
@@ -35,12 +36,6 @@ class S4DConfig(ModelConfig):
     dt_min: float = 0.001
     dt_max: float = 0.1
     states: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise AireError(f"S4D configuration: mode is {self.mode!r}, expected one of {', '.join(MODES)}.")
-        if self.states is not None and len(self.states) != self.layers:
-            raise AireError(f"S4D configuration: states lists {len(self.states)} layers, but layers is {self.layers}.")
 
     @property
     def modes(self) -> tuple[int, ...]:

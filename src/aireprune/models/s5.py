@@ -1,38 +1,31 @@
 """S5 in PyTorch, parameter-compatible with the official JAX/Flax implementation.
 
-Shapes: b batch, L time, h features, P stored modes, d directions (1 or 2). Complex parameters are stored as real
-tensors whose last axis is (re, im), under the official names:
+Shapes: h features, P stored modes. Complex parameters are stored as real tensors whose last axis is (re, im), under the
+official names:
 
     Lambda_re, Lambda_im (P,)   log_step (P, 1)   B (P, h, 2)   D (h,)
     C (h, P, 2), or C1 and C2 when bidirectional, or C (h, 2P, 2) when bidirectional with C_init complex_normal
 
-Departures from the official code: the state scan is a real operator over [Re | Im] (same numbers, one matrix product
-on each side of it), and a layer may have any number of states, zero included.
+Block and model are those of `aireprune.models.diagonal`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from aireprune.families.s5 import CLIP_EIGS_AT
-from aireprune.kernels.s5_dispatch import fused_block, fused_features, fused_layer
-from aireprune.kernels.scan import diagonal_scan
+from aireprune.models.diagonal import BatchNorm, DiagonalBlock, DiagonalLayer, DiagonalModel, Kinds, initialize_dense
 from aireprune.models.discretize import discretize
-from aireprune.models.dropout import TimeDropout
-from aireprune.models.heads import make_head, pooled
 from aireprune.models.s5_config import S5Config
 
-LAYER_NORM_EPS = 1e-6  # Flax's default, not torch's
-Kinds = dict[str, tuple[type[nn.Module], ...]]  # of a module's parts by name, for `aireprune.kernels.s5_dispatch`
 
-
-class S5SSM(nn.Module):
+class S5SSM(DiagonalLayer):
     """u (b, L, h) -> y (b, L, h), the state space layer alone."""
 
     stock: ClassVar[Kinds] = {}
@@ -40,6 +33,7 @@ class S5SSM(nn.Module):
     def __init__(self, config: S5Config, modes: int):
         super().__init__()
         self.conj_sym, self.bidirectional = config.conj_sym, config.bidirectional
+        self.readout_scale = 2.0 if config.conj_sym else 1.0
         self.discretization, self.step_rescale = config.discretization, config.step_rescale
         self.clip_at, self.modes = CLIP_EIGS_AT if config.clip_eigs else math.inf, modes
         h, d = config.h, 2 if config.bidirectional else 1
@@ -55,118 +49,48 @@ class S5SSM(nn.Module):
         self.D = nn.Parameter(torch.empty(h))
 
     def readouts(self) -> list[Tensor]:
-        """C of each direction, (h, P, 2)."""
         if hasattr(self, "C1"):
             return [self.C1, self.C2]
         return list(self.C.split(self.modes, dim=1)) if self.modes else [self.C]
 
     def discrete(self) -> tuple[Tensor, Tensor]:
-        """Discretised poles (P,) and input matrix (P, h), complex."""
         re = self.Lambda_re.clamp(max=self.clip_at)
         step = self.step_rescale * torch.exp(self.log_step[:, 0])
         lam, factor = discretize(torch.complex(re, self.Lambda_im), step, self.discretization)
         return lam, factor[:, None] * torch.view_as_complex(self.B)
 
-    @property
-    def readout_scale(self) -> float:
-        """y = 2 Re(C x) when one of each conjugate pair is stored."""
-        return 2.0 if self.conj_sym else 1.0
-
-    def forward(self, u: Tensor) -> Tensor:
-        if self.modes == 0:
-            return u * self.D
-        if (y := fused_layer(self, u)) is not None:
-            return y
-        lam, b_bar = self.discrete()
-        bu = u @ torch.cat([b_bar.real, b_bar.imag]).to(u.dtype).T  # (b, L, 2P)
-        x = diagonal_scan(lam, bu, self.bidirectional)  # (b, L, d, 2P)
-        c = torch.cat([part for c in self.readouts() for part in (c[..., 0], -c[..., 1])], dim=1)  # (h, d * 2P)
-        return x.flatten(2) @ (self.readout_scale * c).to(u.dtype).T + u * self.D
+    def operator_arguments(self) -> dict[str, Any]:
+        return {
+            "poles": (self.Lambda_re, self.Lambda_im, self.log_step[:, 0]),
+            "step_rescale": self.step_rescale,
+            "clip_at": self.clip_at,
+            "method": self.discretization,
+            "b": self.B,
+            "c": self.readouts(),
+            "c_scale": self.readout_scale,
+            "d": self.D,
+        }
 
 
-class BatchNorm(nn.BatchNorm1d):
-    """Batch norm over every axis but the last, as Flax applies it: (b, L, h)."""
+class S5Block(DiagonalBlock):
+    """Norm, S5 layer, activation and gate, residual: z (b, L, h) -> (b, L, h)."""
 
-    channels_last: ClassVar[bool] = True
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.reshape(-1, x.shape[-1])).view_as(x)
-
-
-class S5Block(nn.Module):
-    """Norm, state space layer, activation and gate, residual: z (b, L, h) -> (b, L, h)."""
-
-    stock: ClassVar[Kinds] = {
-        "seq": (S5SSM,),
-        "norm": (BatchNorm, nn.LayerNorm),
-        "out1": (nn.Linear,),
-        "out2": (nn.Linear,),
-        "drop": (TimeDropout,),
-    }
+    stock: ClassVar[Kinds] = {"seq": (S5SSM,), **DiagonalBlock.parts}
+    seq: S5SSM
 
     def __init__(self, config: S5Config, modes: int):
-        super().__init__()
-        self.activation, self.prenorm = config.activation, config.prenorm
-        self.seq = S5SSM(config, modes)
-        self.norm: BatchNorm | nn.LayerNorm = (
-            BatchNorm(config.h) if config.batchnorm else nn.LayerNorm(config.h, eps=LAYER_NORM_EPS)
-        )
-        if config.activation == "full_glu":
-            self.out1 = nn.Linear(config.h, config.h)
-        if config.activation != "gelu":
-            self.out2 = nn.Linear(config.h, config.h)
-        self.drop = TimeDropout(config.dropout)
-
-    def gate(self, y: Tensor) -> Tensor:
-        g = self.drop(F.gelu(y, approximate="tanh"))
-        if self.activation == "gelu":
-            return g
-        if self.activation == "full_glu":
-            return self.drop(self.out1(g) * torch.sigmoid(self.out2(g)))
-        return self.drop((y if self.activation == "half_glu2" else g) * torch.sigmoid(self.out2(g)))
-
-    def forward(self, z: Tensor) -> Tensor:
-        if (fused := fused_block(self, z)) is not None:
-            return fused
-        out = z + self.gate(self.seq(self.norm(z) if self.prenorm else z))
-        return out if self.prenorm else self.norm(out)
+        super().__init__(config, S5SSM(config, modes))
 
 
-class S5Model(nn.Module):
-    """Encoder, blocks, pooling, head. model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode tokens.
-
-    x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling
-    uses only the first lengths[i] steps of sequence i; the scans still run over the padding, as in the official code.
-    A retrieval model takes 2n documents, the first of each pair in the first half, and returns n rows.
-    """
+class S5Model(DiagonalModel):
+    """Encoder, S5 blocks, pooling, head. model(x, lengths=None) -> logits."""
 
     family = "s5"
     stock: ClassVar[Kinds] = {"encoder": (nn.Linear,), "layers": (S5Block,)}
+    config: S5Config
 
     def __init__(self, config: S5Config):
-        super().__init__()
-        self.config = config
-        self.encoder = nn.Linear(config.d_input, config.h)
-        self.layers = nn.ModuleList(S5Block(config, modes) for modes in config.modes)
-        self.decoder = make_head(config.h, config.d_output, config.retrieval)
-
-    def encode(self, x: Tensor) -> Tensor:
-        if x.dtype in (torch.int64, torch.int32, torch.uint8):
-            return F.embedding(x.long(), self.encoder.weight.T + self.encoder.bias)
-        return self.encoder(x)
-
-    def pool(self, z: Tensor, lengths: Tensor | None) -> Tensor:
-        """The stack's output (b, L, h) as the head takes it: (b, h), or all of it in mode tokens."""
-        return pooled(z, lengths, self.config.mode)
-
-    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        features = fused_features(self, x, lengths)
-        if features is None:
-            z = self.encode(x)
-            for layer in self.layers:
-                z = layer(z)
-            features = self.pool(z, lengths)
-        return self.decoder(features)
+        super().__init__(config, partial(S5Block, config))
 
 
 def hippo_normal(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -202,10 +126,8 @@ def initialize(model: S5Model, seed: int = 0) -> S5Model:
 
     torch.manual_seed(seed)
     with torch.no_grad():
+        initialize_dense(model)
         for module in model.modules():
-            if isinstance(module, nn.Linear):  # Flax's lecun_normal kernels and zero biases
-                nn.init.trunc_normal_(module.weight, std=1 / math.sqrt(module.in_features) / 0.87962566, a=-2, b=2)
-                nn.init.zeros_(module.bias)
             if isinstance(module, S5SSM):
                 module.Lambda_re.copy_(torch.tensor(lam.real))
                 module.Lambda_im.copy_(torch.tensor(lam.imag))
@@ -217,3 +139,6 @@ def initialize(model: S5Model, seed: int = 0) -> S5Model:
                 steps = rng.uniform(math.log(config.dt_min), math.log(config.dt_max), (len(lam), 1))
                 module.log_step.copy_(torch.tensor(steps))
     return model
+
+
+__all__ = ["S5SSM", "BatchNorm", "S5Block", "S5Config", "S5Model", "hippo_normal", "initialize"]

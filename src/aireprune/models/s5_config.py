@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aireprune.errors import AireError
 from aireprune.models.heads import MODES
 from aireprune.models.model_config import ModelConfig
 
@@ -23,6 +23,12 @@ class S5Config(ModelConfig):
 
     needed: ClassVar[tuple[str, ...]] = ("d_input", "d_output", "h", "n", "layers")
     model: ClassVar[str] = "S5"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "activation": ACTIVATIONS,
+        "C_init": C_INITS,
+        "discretization": ("zoh", "bilinear"),
+        "mode": MODES,
+    }
 
     d_input: int
     d_output: int
@@ -46,20 +52,6 @@ class S5Config(ModelConfig):
     dt_min: float = 0.001
     dt_max: float = 0.1
     states: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for key, allowed in (
-            ("activation", ACTIVATIONS),
-            ("C_init", C_INITS),
-            ("discretization", ("zoh", "bilinear")),
-            ("mode", MODES),
-        ):
-            if getattr(self, key) not in allowed:
-                raise AireError(
-                    f"S5 configuration: {key} is {getattr(self, key)!r}, expected one of {', '.join(allowed)}."
-                )
-        if self.states is not None and len(self.states) != self.layers:
-            raise AireError(f"S5 configuration: states lists {len(self.states)} layers, but layers is {self.layers}.")
 
     @property
     def modes(self) -> tuple[int, ...]:

@@ -12,7 +12,9 @@ from aireprune.training.recipes import Recipe
 SSM_PARAMETERS = {
     "s5": ("Lambda_re", "Lambda_im", "log_step", "B", "norm.weight", "norm.bias"),
     "s4d": ("log_dt", "log_A_real", "A_imag", "D", "norms"),
+    "lru": ("nu_log", "theta_log", "gamma_log", "B_re", "B_im", "norm.weight", "norm.bias"),
     "mamba": ("A_log", "D", "dt_proj.bias", "norms", "norm.weight", "norm.bias"),
+    "mamba2": ("A_log", "D", "dt_bias", "norms", "norm.weight", "norm.bias"),
 }
 
 

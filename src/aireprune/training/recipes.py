@@ -7,14 +7,17 @@ from dataclasses import asdict, dataclass, replace
 
 from aireprune.errors import AireError
 from aireprune.models.create import AnyConfig
+from aireprune.models.lru_config import LRUConfig
+from aireprune.models.mamba2_config import Mamba2Config
 from aireprune.models.mamba_config import MambaConfig
 from aireprune.models.s4d_config import S4DConfig
 from aireprune.models.s5_config import S5Config
 from aireprune.tasks.base import Task
-from aireprune.training.hyperparameters import MINI_EPOCHS, NAMES, PAPER, TABLES, VALIDATE, Hyperparameters
+from aireprune.training.hyperparameters import NAMES, OTHERWISE, PAPER, TABLES, VALIDATE, Hyperparameters
 
-FAMILIES = ("s5", "s4d", "mamba")
+FAMILIES = ("s5", "s4d", "lru", "mamba", "mamba2")
 PRECISIONS = ("float32", "bf16")
+LRU_RADII = (0.9, 0.999)  # of the poles at initialisation, as the LRU paper has them for its image task
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class RecipeChanges:
 class ModelChanges:
     """What to build otherwise than the table says; None: as it says.
 
-    features: h (Mamba: d_model). states: n, both halves of each pair counted (S4D: per channel; Mamba: d_state).
+    features: h (Mamba and Mamba-2: d_model). states: n, both halves of each pair counted (S4D: per channel; Mamba and
+    Mamba-2: d_state; LRU has no pairs).
     """
 
     layers: int | None = None
@@ -92,9 +96,9 @@ def task_name(base: str, recipe: str) -> str:
 
 def training_recipe(base: str, family: str, recipe: str, changes: RecipeChanges = RecipeChanges()) -> Recipe:
     """How a recipe trains a family on a task."""
-    row = TABLES[recipe][base]
+    row = _row(base, family, recipe)
     listed = Recipe(
-        epochs=MINI_EPOCHS.get((family, base), row.epochs) if recipe == "mini" else row.epochs,
+        epochs=row.epochs,
         batch=row.batch,
         lr=row.lr,
         ssm_lr=row.ssm_lr,
@@ -107,18 +111,26 @@ def training_recipe(base: str, family: str, recipe: str, changes: RecipeChanges 
 def model_config(task: Task, family: str, recipe: str, changes: ModelChanges = ModelChanges()) -> AnyConfig:
     """The model that a recipe trains on a task.
 
-    The paper lists S5 only. S4D takes the same layers and features with 64 states (32 pairs) per channel; Mamba takes
-    half the features as d_model, expansion 2 and 16 states.
+    The paper lists S5 only. S4D takes the same layers and features with 64 states (32 pairs) per channel; LRU takes n
+    states, one direction; Mamba and Mamba-2 take half the features as d_model, expansion 2 and 16 or 128 states.
     """
-    row = _changed(TABLES[recipe][base_task(task.name)], changes)
+    row = _changed(_row(base_task(task.name), family, recipe), changes)
     if family == "s5":
         return _s5(task, row, changes.states or row.n)
     if family == "s4d":
         return _s4d(task, row, changes.states or (64 if recipe == "paper" else 32))
+    if family == "lru":
+        return _lru(task, row, changes.states or row.n)
+    width = row.h // 2 if changes.features is None and not task.language else row.h
     if family == "mamba":
-        halved = changes.features is None and not task.language
-        return _mamba(task, row, row.h // 2 if halved else row.h, changes.states or 16)
+        return _mamba(task, row, width, changes.states or 16)
+    if family == "mamba2":
+        return _mamba2(task, row, width, changes.states or (128 if recipe == "paper" else 64))
     raise AireError(f"There is no model family {family!r} to train. Families: {', '.join(FAMILIES)}.")
+
+
+def _row(base: str, family: str, recipe: str) -> Hyperparameters:
+    return replace(TABLES[recipe][base], **OTHERWISE.get((recipe, family, base), {}))
 
 
 def _changed(row: Hyperparameters, changes: ModelChanges) -> Hyperparameters:
@@ -168,12 +180,42 @@ def _s4d(task: Task, row: Hyperparameters, states: int) -> S4DConfig:
     )
 
 
+def _lru(task: Task, row: Hyperparameters, states: int) -> LRUConfig:
+    return LRUConfig(
+        d_input=task.d_input,
+        d_output=task.classes,
+        h=row.h,
+        n=states,
+        layers=row.layers,
+        mode=_mode(task),
+        retrieval=task.pairs,
+        dropout=row.dropout,
+        r_min=LRU_RADII[0],
+        r_max=LRU_RADII[1],
+    )
+
+
 def _mamba(task: Task, row: Hyperparameters, width: int, states: int) -> MambaConfig:
     return MambaConfig(
         d_input=task.d_input,
         d_output=task.classes,
         d_model=width,
         d_state=states,
+        layers=row.layers,
+        mode=_mode(task),
+        retrieval=task.pairs,
+        dropout=row.dropout,
+        dt_min=row.dt_min,
+    )
+
+
+def _mamba2(task: Task, row: Hyperparameters, width: int, states: int) -> Mamba2Config:
+    return Mamba2Config(
+        d_input=task.d_input,
+        d_output=task.classes,
+        d_model=width,
+        d_state=states,
+        head_dim=math.gcd(2 * width, 64 if width >= 128 else 8),
         layers=row.layers,
         mode=_mode(task),
         retrieval=task.pairs,

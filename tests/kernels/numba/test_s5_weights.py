@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from aireprune.kernels.numba.s5_codes import METHODS
 from aireprune.kernels.numba.s5_weights import discrete_pole
 from aireprune.method.discretize import DISCRETIZE
 
@@ -18,6 +19,7 @@ def test_poles_are_discretised_as_the_method_does(method):
     steps = np.concatenate([np.exp(rng.uniform(-9, 1, 200)), np.ones(5)])
     expected = np.transpose(DISCRETIZE[method](poles, steps))
     found = [
-        discrete_pole(pole.real, pole.imag, step, method == "bilinear") for pole, step in zip(poles, steps, strict=True)
+        discrete_pole(pole.real, pole.imag, step, METHODS.index(method))
+        for pole, step in zip(poles, steps, strict=True)
     ]
     np.testing.assert_allclose(np.array(found), expected, rtol=1e-12, atol=1e-300)

@@ -34,7 +34,7 @@ _BUDGET = 7 << 18
 
 
 def forward(
-    z, poles, step_rescale, clip_at, bilinear, b, c, c_scale, d, activation, w, w_bias, norm, norm_weights, eps, workers, out
+    z, poles, step_rescale, clip_at, method, b, c, c_scale, d, activation, w, w_bias, norm, norm_weights, eps, workers, out
 ):  # fmt: skip
     """z (b, L, h) -> out (b, L, h). poles: real and imaginary parts and logarithms of steps, (P,) each; b (P, h, 2);
     c: (h, P, 2) per direction; d (h,); w, w_bias: (h, h) and (h,) of each gate matrix; norm_weights: weight and bias
@@ -43,7 +43,7 @@ def forward(
     w_rows, w_constant = _stacked(w, (0, h), z.dtype), _stacked(w_bias, (0,), z.dtype)
     room = _room(_shapes(batch, length, len(b), h, len(c), len(w_rows), norm, workers, z.itemsize), z.itemsize)
     _turns(
-        z.reshape(-1, h), batch, length, poles, step_rescale, clip_at, bilinear, b, c[0], c[-1], len(c), c_scale, d,
+        z.reshape(-1, h), batch, length, poles, step_rescale, clip_at, method, b, c[0], c[-1], len(c), c_scale, d,
         w_rows, w_constant, (*norm_weights, nothing, nothing, nothing, nothing)[:4], activation, norm, eps, workers,
         np.empty(room, z.dtype), z.ctypes.data == out.ctypes.data, out.reshape(-1, h),
     )  # fmt: skip
@@ -93,7 +93,7 @@ def _take(memory, at, shape):
 
 @kernel(parallel=True)  # no fast-math: what it calls would inherit it, and Lanes must not be simplified
 def _turns(
-    z, batch, length, poles, step_rescale, clip_at, bilinear, b, c_forwards, c_backwards, directions, c_scale, d,
+    z, batch, length, poles, step_rescale, clip_at, method, b, c_forwards, c_backwards, directions, c_scale, d,
     w_rows, w_constant, norm_weights, activation, norm, eps, workers, memory, in_place, out,
 ):  # fmt: skip
     """Two turns for the weights, two for a group of sequences; z, out (b * L, h)."""
@@ -110,7 +110,7 @@ def _turns(
     ys, at = _take(memory, at, shapes[7])
     gs, at = _take(memory, at, shapes[8])
     vs, at = _take(memory, at, shapes[9])
-    (lr, li), (power_r, power_i), factor = discrete(poles, step_rescale, clip_at, bilinear, CHUNK)
+    (lr, li), (power_r, power_i), factor = discrete(poles, step_rescale, clip_at, method, CHUNK)
     scale, offset = norm_factors(norm, norm_weights, eps)
     widths = bu.shape[2], ys.shape[2], vs.shape[2]
     (to_b, add_b), skip, (bias_b, bias_c, bias_w) = constants(norm, (scale, offset), d, w_constant, widths)

@@ -8,5 +8,5 @@ LAYER, GELU, HALF_GLU1, HALF_GLU2, FULL_GLU = range(len(ACTIVATIONS))
 NORMS = ("", "pre_batch", "pre_layer", "post_batch", "post_layer")
 NO_NORM, PRE_BATCH, PRE_LAYER, POST_BATCH, POST_LAYER = range(len(NORMS))
 
-METHODS = ("zoh", "bilinear")  # of discretisation
-ZOH, BILINEAR = range(len(METHODS))
+METHODS = ("zoh", "bilinear", "discrete")  # of discretisation; discrete: the poles are there already
+ZOH, BILINEAR, DISCRETE = range(len(METHODS))

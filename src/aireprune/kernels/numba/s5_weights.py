@@ -12,13 +12,18 @@ import numpy as np
 from numba import njit
 
 from aireprune.kernels.numba.compile import FAST, keep_apart
-from aireprune.kernels.numba.s5_codes import POST_BATCH, PRE_BATCH, PRE_LAYER
+from aireprune.kernels.numba.s5_codes import BILINEAR, DISCRETE, POST_BATCH, PRE_BATCH, PRE_LAYER
 
 
 @njit(error_model="numpy")
-def discrete_pole(re, im, step, bilinear):
-    """log|lam|, arg(lam) and the factor of a row of B: `aireprune.method.discretize` for a single pole."""
-    if bilinear:
+def discrete_pole(re, im, step, method):
+    """log|lam|, arg(lam) and the factor of a row of B: `aireprune.method.discretize` for a single pole.
+
+    Discrete: re and im are log|lam| and arg(lam), and step is the factor.
+    """
+    if method == DISCRETE:
+        return re, im, complex(step, 0.0)
+    if method == BILINEAR:
         ar, ai = re * step / 2, im * step / 2
         square = (1 - ar) * (1 - ar) + ai * ai
         lam_r, lam_i = (1 - ar * ar - ai * ai) / square, 2 * ai / square
@@ -35,7 +40,7 @@ def discrete_pole(re, im, step, bilinear):
 
 
 @njit(error_model="numpy")
-def discrete(poles, step_rescale, clip_at, bilinear, steps):
+def discrete(poles, step_rescale, clip_at, method, steps):
     """Discrete poles, their powers over `steps` steps, (P,) each, and the factors of B's rows."""
     keep_apart()
     re, im, log_step = poles
@@ -45,7 +50,7 @@ def discrete(poles, step_rescale, clip_at, bilinear, steps):
     for i in range(p):
         clipped = clip_at if re[i] > clip_at else np.float64(re[i])
         step = step_rescale * math.exp(np.float64(log_step[i]))
-        radius, angle, factor[i] = discrete_pole(clipped, np.float64(im[i]), step, bilinear)
+        radius, angle, factor[i] = discrete_pole(clipped, np.float64(im[i]), step, method)
         lr[i], li[i] = math.exp(radius) * math.cos(angle), math.exp(radius) * math.sin(angle)  # the radius may be -inf
         power_r[i] = math.exp(steps * radius) * math.cos(steps * angle)
         power_i[i] = math.exp(steps * radius) * math.sin(steps * angle)
