@@ -14,6 +14,8 @@ PACKAGE = Path(__file__).parents[1] / "src" / "aireprune"
 TESTS = Path(__file__).parent
 LEVELS = [
     {"errors", "arrays", "folders"},
+    {"extras"},
+    {"drawing"},
     {"method"},
     {"families", "files", "kernels"},
     {"models"},

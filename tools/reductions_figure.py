@@ -1,6 +1,7 @@
 """Accuracy of the embedded S5 against the share of states removed, for every reduction: docs/reductions.json and .svg.
 
-    .venv/bin/python tools/reductions_figure.py
+    .venv/bin/python tools/reductions_figure.py            # measure and draw
+    .venv/bin/python tools/reductions_figure.py --draw     # draw what docs/reductions.json holds
 
 The 1,000 embedded test digits judge. The calibrated lines use 256 unlabelled training digits (task smnist, see AIRE_DATA)
 and are left out where that data is missing. Nothing is chosen here: every ratio is shown.
@@ -9,21 +10,37 @@ and are left out where that data is missing. Nothing is chosen here: every ratio
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import aireprune
-from aireprune import embedded
-from aireprune.experiments.charts import line_chart
+from aireprune import drawing, embedded
 from aireprune.folders import data_folder
 from aireprune.tasks.evaluate import evaluate
 
 RATIOS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+INKS = {
+    "truncate (aire)": drawing.AIRE,
+    "refit": drawing.COLOURS["aire+refit"],
+    "balanced": drawing.COLOURS["balanced"],
+    "truncate + calibrated": drawing.COLOURS["last"],
+    "balanced + calibrated": drawing.COLOURS["balanced+calibrated"],
+}
 
 
 def main() -> None:
+    data = DOCS / "reductions.json"
+    if "--draw" not in sys.argv:
+        data.write_text(json.dumps(measure(), indent=1) + "\n")
+    (DOCS / "reductions.svg").write_text(draw(json.loads(data.read_text())))
+
+
+def measure() -> dict[str, Any]:
+    """The accuracy of every reduction at every ratio."""
     model, task = aireprune.load(embedded.MODEL), embedded.digits()
-    lines = {
+    lines: dict[str, Any] = {
         "truncate (aire)": {"reduce": "truncate"},
         "refit": {"reduce": "refit"},
         "balanced": {"reduce": "balanced"},
@@ -36,16 +53,32 @@ def main() -> None:
     for name, options in lines.items():
         found[name] = []
         for ratio in RATIOS:
-            found[name].append(evaluate(aireprune.prune(model, ratio=ratio, **options), task, task.test))
+            small = aireprune.prune(model, method="aire", ratio=ratio, **options)
+            found[name].append(evaluate(small, task, task.test))
             print(f"{name} {ratio:.0%}: {100 * found[name][-1]:.1f} %", flush=True)
-    document = {"full": full, "examples": len(task.test), "ratios": list(RATIOS), "accuracy": found}
-    (DOCS / "reductions.json").write_text(json.dumps(document, indent=1) + "\n")
-    across = [0.0, *(100 * ratio for ratio in RATIOS)]
-    series = {name: (across, [100 * full, *(100 * value for value in values)]) for name, values in found.items()}
-    chart = line_chart(
-        "Embedded S5, 1,000 test digits", "share of states removed (%)", "accuracy (%)", series, (0, 100)
-    )
-    (DOCS / "reductions.svg").write_text(chart)
+    return {"full": full, "examples": len(task.test), "ratios": list(RATIOS), "accuracy": found}
+
+
+def draw(document: dict[str, Any]) -> str:
+    """The figure as SVG."""
+    with drawing.styled():
+        axes = drawing.new_axes()
+        across = [0.0, *(100 * ratio for ratio in document["ratios"])]
+        ends = {}
+        for name, values in document["accuracy"].items():
+            up = [100 * document["full"], *(100 * value for value in values)]
+            axes.plot(across, up, color=INKS[name], linewidth=2.8 if name == "truncate (aire)" else 1.6)
+            ends[name] = (across[-1], up[-1])
+        axes.set_xlim(-1, 91)
+        axes.set_ylim(0, 102)
+        axes.set_xlabel("states removed (%)")
+        axes.set_ylabel("test accuracy (%)")
+        axes.set_title(f"Embedded S5, {document['examples']:,} test digits")
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        figure.draw_without_rendering()
+        drawing.name_lines(axes, ends, INKS, bold="truncate (aire)")
+        return drawing.as_svg(figure)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aireprune.drawing import new_axes
+from aireprune.experiments import summary as summary_module
 from aireprune.experiments.cells import Key, Result, pack, read_cells
 from aireprune.experiments.paper.models import ZOO, sweep_request
 from aireprune.experiments.request import SweepRequest
-from aireprune.experiments.summary import Summary, summarise
+from aireprune.experiments.summary import Summary, chance, summarise
 from aireprune.experiments.variants import Variant
 from aireprune.tasks.base import Split
 
@@ -70,4 +72,37 @@ def test_a_kept_summary_is_what_its_cells_give(toy, toy_language, name):
     again = summarise(
         replace(task, name=summary.task, test=many), sweep_request(model, "mini"), read_cells(folder / "cells.jsonl")
     )
-    assert again.to_dict() == summary.to_dict()
+    assert (
+        replace(again, chance=summary.chance).to_dict() == summary.to_dict()
+    )  # chance is about the task's own answers
+
+
+def test_chance_is_what_a_model_reaches_that_does_not_look(toy, toy_language):
+    _, task = toy
+    ones = replace(task, test=Split(task.test.x, np.array([2] * 50 + [1] * 20)))
+    assert chance(ones, 70) == pytest.approx(5 / 7)
+    assert chance(ones, 50) == 1.0
+    assert chance(toy_language[1], 11) == pytest.approx(np.log2(5))
+
+
+def test_summaries_in_notebooks(toy, monkeypatch):
+    _, task = toy
+    request = SweepRequest(variants=(Variant.of("aire"), Variant.of("last")), ratios=(0.5,))
+    results = dict(
+        [result("full", 0.0, 0.9, 0.9), result("aire", 0.5, 0.9, 0.8), result("last", 0.5, 0.2, 0.3)],
+    )
+    summary = summarise(task, request, results)
+    assert repr(summary) == ("Summary(toy: full model 90.0 % on 70 examples; safe ratios: aire 50%, last 0%)")
+    assert "<td>90.0</td><td><b>80.0</b></td>" in summary._repr_html_()
+    assert "<td><b>90.0</b></td><td>30.0</td>" in summary._repr_html_()
+    monkeypatch.setattr(summary_module, "data_frame", lambda rows: rows)
+    rows = summary.to_pandas()
+    assert [(row["variant"], row["ratio"], row["test"], row["safe"]) for row in rows] == [
+        ("aire", 0.0, 0.9, True),
+        ("aire", 0.5, 0.8, True),
+        ("last", 0.0, 0.9, True),
+        ("last", 0.5, 0.3, False),
+    ]
+    axes = new_axes()
+    assert summary.plot(axes) is axes
+    assert [text.get_text() for text in axes.texts[:2]] != []

@@ -153,3 +153,12 @@ def test_a_layer_that_lacks_an_array_is_not_passed_over(role):
     del arrays[f"layers.1.seq.{role}"]
     with pytest.raises(AireError, match=rf"layers\.1\.seq\.{role} is missing"):
         find_layers(arrays, {})
+
+
+def test_a_plan_is_one_readable_line():
+    plan = plan_of(s5_arrays(layers=40, p=200), ratio=0.5)
+    line = repr(plan)
+    assert line.startswith("Plan(aire, ratio=0.5: 4000 of 8000 states stay in 40 layers, for ")
+    assert len(line) < 120
+    assert repr(plan.layers[0]) == f"LayerPlan(layers.0.seq, s5: {len(plan.layers[0].kept)} of 200 states stay)"
+    assert repr(plan_of(s5_arrays(), ratio=None, threshold=0.25)).startswith("Plan(aire, threshold=0.25: ")

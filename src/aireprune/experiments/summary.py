@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from aireprune.drawing import printable, shown_axes, styled
 from aireprune.experiments.cells import Key, LayerCount, Result, Results, layer_counts
+from aireprune.experiments.figures import draw_curves
 from aireprune.experiments.request import SweepRequest
 from aireprune.experiments.statistics import interval, paired_p_value
 from aireprune.experiments.stored import bounds, number, read_object, text, understood, whole
+from aireprune.extras import data_frame
 from aireprune.files.writing.atomic import atomic_path
 from aireprune.tasks.base import Task
 
 FULL = Key("full", 0.0, 0)
+NAMED = 4  # variants whose safe ratios stand in the one-line description
 OF_SAFE = ("ratio", "removed", "validation", "test", "interval", "p", "parameters")  # what is repeated of its point
 
 
@@ -103,7 +109,10 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """examples: test examples that were used. drop: what a safe ratio may cost on validation (points, or % of bits)."""
+    """examples: test examples that were used. drop: what a safe ratio may cost on validation (points, or % of bits).
+
+    chance: the metric of a model that says the same to everything; None in summaries of older versions.
+    """
 
     task: str
     metric: str
@@ -111,6 +120,7 @@ class Summary:
     drop: float
     full: Full
     variants: Mapping[str, Curve]
+    chance: float | None = None
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -149,7 +159,42 @@ class Summary:
             drop=number(values["drop"]),
             full=Full.from_dict(values["full"]),
             variants=variants,
+            chance=None if values.get("chance") is None else number(values["chance"]),
         )
+
+    def __repr__(self) -> str:
+        safe = ", ".join(f"{name} {curve.safe_ratio:.0%}" for name, curve in list(self.variants.items())[:NAMED])
+        more = ", …" if len(self.variants) > NAMED else ""
+        full = f"{self.text(self.full.test)} {'%' if self.accuracy else self.metric}"
+        return f"Summary({self.task}: full model {full} on {self.examples} examples; safe ratios: {safe}{more})"
+
+    def _repr_html_(self) -> str:
+        """In notebooks: the metric of every variant at every ratio, safe ratios in bold."""
+        heads = "".join(f"<th>{ratio:.0%}</th>" for ratio in self.ratios)
+        lines = [f"<p><code>{escape(repr(self))}</code></p><table><tr><th>variant</th>{heads}</tr>"]
+        for name, curve in self.variants.items():
+            cells = [(self.text(point.test), point.ratio == curve.safe_ratio) for point in curve.points]
+            row = "".join(f"<td><b>{text}</b></td>" if safe else f"<td>{text}</td>" for text, safe in cells)
+            lines.append(f"<tr><td style='text-align:left'>{escape(printable(name))}</td>{row}</tr>")
+        return "\n".join([*lines, "</table>"])
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row per variant and ratio."""
+        rows = []
+        for name, curve in self.variants.items():
+            for point in curve.points:
+                low, high = point.interval
+                values = {key: value for key, value in vars(point).items() if key not in ("interval", "layers")}
+                safe = point.ratio <= curve.safe_ratio
+                rows.append({"variant": name, **values, "low": low, "high": high, "safe": safe})
+        return data_frame(rows)
+
+    def plot(self, axes: Any = None) -> Any:
+        """The metric against the ratio, on matplotlib axes (new ones if none are given), which are returned."""
+        with styled():
+            axes = shown_axes() if axes is None else axes
+            draw_curves(axes, self)
+        return axes
 
     def save(self, path: Path) -> None:
         with atomic_path(path) as temporary:
@@ -180,7 +225,15 @@ def summarise(task: Task, request: SweepRequest, results: Results) -> Summary:
         drop=request.drop,
         full=Full(validation=full.validation, test=full.test, interval=interval(answers), parameters=full.parameters),
         variants=curves,
+        chance=chance(task, count),
     )
+
+
+def chance(task: Task, examples: int) -> float:
+    """The best metric without looking at inputs: one class for all test examples, or every token alike, in bits."""
+    if task.language:
+        return math.log2(max(task.classes, 2))
+    return float(np.unique(task.test.y[:examples], return_counts=True)[1].max() / examples)
 
 
 def _point(ratio: float, found: Sequence[Result], full: np.ndarray) -> Point:

@@ -11,11 +11,14 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from aireprune.drawing import shown_axes, styled
 from aireprune.errors import AireError
+from aireprune.extras import data_frame
 from aireprune.families import Found, Layer, StateAxes, Units
 from aireprune.files.writing.atomic import atomic_path
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
+from aireprune.pruning import views
 
 SCHEMA = 1
 LAYOUTS = {
@@ -48,6 +51,9 @@ class LayerPlan:
     @property
     def ratio(self) -> float:
         return max(0.0, 1 - len(self.kept) / self.counted) if self.counted else 0.0
+
+    def __repr__(self) -> str:
+        return views.one_layer_line(self)
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,24 @@ class Plan:
     def achieved_ratio(self) -> float:
         """Share of states that really goes, after rounding and min_states."""
         return max(0.0, 1 - self.kept / self.states) if self.states else 0.0
+
+    def __repr__(self) -> str:
+        return views.one_line(self)
+
+    def _repr_html_(self) -> str:
+        """In notebooks: a table of the layers."""
+        return views.as_html(self)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row per layer: states, kept, share of energy, and what the certificate says."""
+        return data_frame(views.rows(self))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Kept and removed states of every layer, on matplotlib axes (new ones if none are given), which are returned."""
+        with styled():
+            axes = shown_axes(7.0, 1.2 + 0.3 * len(self.layers)) if axes is None else axes
+            views.draw(axes, self)
+        return axes
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)

@@ -6,6 +6,9 @@ import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import matplotlib
+import pytest
+
 from aireprune.experiments.paper import models, page
 from aireprune.experiments.paper.page import render
 from aireprune.experiments.paper.reproduction import plan_reproduction
@@ -20,6 +23,11 @@ def test_the_page_in_docs_is_what_the_data_in_docs_gives(tmp_path):
     shutil.copy(ROOT / "docs" / "results.md", tmp_path)  # with its reading
     render(plan_reproduction("all", "mini", ROOT / "zoo", tmp_path))
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
+    if (
+        f"Matplotlib v{matplotlib.__version__},"
+        not in (ROOT / "docs" / "results" / "text-s5" / "curves.svg").read_text()
+    ):
+        pytest.skip("the pictures were drawn by another version of matplotlib: only the page was compared")
     for kept in (ROOT / "docs" / "results").rglob("*.svg"):
         assert (tmp_path / kept.relative_to(ROOT / "docs")).read_bytes() == kept.read_bytes()
 

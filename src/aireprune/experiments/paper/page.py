@@ -8,6 +8,7 @@ from pathlib import Path
 from aireprune.experiments.figures import curves, profile, save_picture
 from aireprune.experiments.paper.markdown import command, table
 from aireprune.experiments.paper.models import DROP, EXAMPLES, ZooModel
+from aireprune.experiments.paper.paper import safe_in_paper
 from aireprune.experiments.paper.reproduction import TABLE_FAMILIES, Reproduction
 from aireprune.experiments.paper.tables import (
     Summaries,
@@ -43,7 +44,14 @@ def _sections(wanted: Reproduction, summaries: Summaries) -> list[str]:
         parts.append(averages(wanted, summaries))
     parts += [speed_table(item, wanted, summaries) for item in ("table3", "table5") if item in wanted.items]
     if "curves" in wanted.items:
-        parts.append(_pictures("Accuracy against ratio", "curves", wanted, lambda m: curves(summaries[m.name], m.name)))
+        parts.append(
+            _pictures(
+                "Accuracy against ratio",
+                "curves",
+                wanted,
+                lambda m: curves(summaries[m.name], m.name, safe_in_paper(m.family, m.base)),
+            )
+        )
     if "profiles" in wanted.items:
         parts.append(
             _pictures(

@@ -52,3 +52,9 @@ def reported(family: str, method: str, task: str) -> tuple[float, float] | None:
     """(states removed in %, accuracy in %) of Table 1 or 2, where the paper has it."""
     table = TABLE1 if family == "s5" else TABLE2.get(family, {})
     return table.get(method, {}).get(task)
+
+
+def safe_in_paper(family: str, task: str) -> tuple[float, float] | None:
+    """The ratio that method aire is safe at, in per cent, and what it costs there, in points, where the paper has it."""
+    full, safe = reported(family, "full", task), reported(family, "aire", task)
+    return None if full is None or safe is None else (safe[0], full[1] - safe[1])

@@ -1,0 +1,26 @@
+"""Libraries that are not always installed, imported when they are used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from aireprune.errors import AireError
+
+
+def extra(module: str, what: str) -> Any:
+    """A module of a library that comes with aireprune[report]; `what` says in the error what needs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as problem:
+        library = module.partition(".")[0]
+        if problem.name != library:
+            raise
+        raise AireError(
+            f"{what} needs {library}, which is not installed: pip install {library}, or 'aireprune[report]'."
+        ) from None
+
+
+def data_frame(rows: list[dict[str, Any]]) -> Any:
+    """The rows as a pandas DataFrame."""
+    return extra("pandas", "A table as a DataFrame").DataFrame(rows)
