@@ -105,11 +105,11 @@ class Walk:
                 while stop is not None and (own := behind.advance()) is not None:
                     name = known[id(stop.module)]
                     last, new = left == {name}, name in left  # a module is called again where weights are shared
+                    to_do = new and not progress.is_done(name)
                     with progress.weights(name):
                         before, (stop, outputs) = stop, self._outputs(ahead, stop, name, last)
-                    if new:
-                        left.remove(name)
-                    if new and not progress.is_done(name):
+                    left.discard(name)
+                    if to_do:
                         with progress.weights(name):
                             self._fit(name, before, own, outputs)
                             progress.finished(name)

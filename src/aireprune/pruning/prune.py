@@ -160,7 +160,7 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
         save_model(done.model, target, overwrite)
         return done
     config = None if source.builder is None else source.config
-    sizes = [layer.states // layer.rows for layer in open_module(done.model, config, job.units).layers]
+    sizes = [layer.states // (layer.rows * layer.groups) for layer in open_module(done.model, config, job.units).layers]
     edits = changed_arrays(source.arrays.shapes, done.full, done.model)
     source.apply(Surgery(edits, sizes, ())).write(target, done.plan, overwrite)
     return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))
