@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from small_models import mamba, s4d
+from small_models import POST_NORM, mamba, s4d
 
 import aireprune
 from aireprune.cli.sizes import withdrawn_on_failure
@@ -28,6 +28,7 @@ def test_parameters_and_bytes_of_the_weights(aire, tmp_path, kind):
         aireprune.save(model, source)
     else:
         torch.save(model.state_dict(), source)
+        source.with_suffix(".json").write_text(POST_NORM)
     code, out, _ = aire("prune", source, "-o", target, "--ratio", 0.5, "--layout", "uniform", "--json")
     assert code == 0
     found = json.loads(out)
@@ -61,6 +62,7 @@ def own_task(path, classes=3):
 def test_an_output_that_cannot_be_judged_is_taken_away(aire, tmp_path, monkeypatch):
     """The task is fine, but judging the output fails all the same."""
     torch.save(s4d().state_dict(), tmp_path / "in.pth")
+    (tmp_path / "in.json").write_text(POST_NORM)
     (tmp_path / "out").mkdir()
     task = own_task(tmp_path / "task.npz")
     real, calls = evaluate.evaluate, []
@@ -123,6 +125,7 @@ def test_what_was_there_before_stays(tmp_path, overwrite):
 def test_sigterm_leaves_nothing_behind(tmp_path):
     """A real `aire prune`, terminated while it judges its output."""
     torch.save(s4d().state_dict(), tmp_path / "in.pth")
+    (tmp_path / "in.json").write_text(POST_NORM)
     (tmp_path / "out").mkdir()
     task, mark = own_task(tmp_path / "task.npz"), tmp_path / "judging"
     code = (

@@ -138,6 +138,7 @@ def prune(
     source, job = _settled(_source(ckpt, config, job, module), job, out)
     _check_before_work(source, out, job, overwrite)
     judgement = judgement_on(task, text, source)
+    source = source if judgement is None else judgement.source
     if judgement is not None and max_drop is not None:
         job = _at_ratio(job, judgement.find_ratio(job, max_drop, out))
     with withdrawn_on_failure(out, overwrite):
