@@ -124,7 +124,7 @@ def test_sigterm_leaves_nothing_behind(tmp_path):
     (tmp_path / "out").mkdir()
     task, mark = own_task(tmp_path / "task.npz"), tmp_path / "judging"
     code = (
-        "import sys, time; from pathlib import Path; from aireprune.experiments import evaluation; from aireprune import cli\n"
+        "import time; from pathlib import Path; from aireprune.experiments import evaluation; from aireprune import cli\n"
         "def slow(*given, **more):\n"
         f"    Path({str(mark)!r}).touch()\n"
         "    time.sleep(60)\n"
