@@ -12,20 +12,7 @@ from safetensors.numpy import save_file
 from aireprune import cli
 from aireprune.errors import AireError
 
-COMMANDS = (
-    "inspect",
-    "score",
-    "methods",
-    "tasks",
-    "prune",
-    "eval",
-    "certify",
-    "demo",
-    "train",
-    "sweep",
-    "reproduce",
-    "bench",
-)
+COMMANDS = ("inspect", "score", "methods", "tasks", "prune", "certify", "demo", "train", "sweep", "reproduce", "bench")
 HELP = """
 import sys
 import aireprune.cli
