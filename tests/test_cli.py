@@ -12,7 +12,10 @@ from safetensors.numpy import save_file
 from aireprune import cli
 from aireprune.errors import AireError
 
-COMMANDS = ("inspect", "score", "methods", "tasks", "prune", "certify", "demo", "train", "sweep", "reproduce", "bench")
+COMMANDS = (
+    "inspect", "score", "methods", "tasks", "prune", "certify", "report", "explore", "demo",
+    "train", "sweep", "reproduce", "bench",
+)  # fmt: skip
 HELP = """
 import sys
 import aireprune.cli

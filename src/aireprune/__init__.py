@@ -9,7 +9,21 @@ aireprune.save(small, "pruned")
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aireprune.api import accelerate, calibrate, load, methods, plan, prune, prune_file, save
+    from aireprune.api import (
+        accelerate,
+        calibrate,
+        explore,
+        inspect,
+        load,
+        methods,
+        plan,
+        prune,
+        prune_file,
+        report,
+        save,
+        score,
+        sweep,
+    )
     from aireprune.certificates.audit import certify_model as certify
     from aireprune.errors import AireError, Notice
     from aireprune.pruning.plan import Plan
@@ -22,12 +36,17 @@ __all__ = [
     "accelerate",
     "calibrate",
     "certify",
+    "explore",
+    "inspect",
     "load",
     "methods",
     "plan",
     "prune",
     "prune_file",
+    "report",
     "save",
+    "score",
+    "sweep",
 ]
 _ELSEWHERE = {
     "AireError": ("errors", "AireError"),

@@ -10,6 +10,7 @@ import typer
 
 from aireprune.cli.options import Checkpoint, Config, Granularity, Horizon, Json, MethodName, Seed, StateAxis
 from aireprune.cli.output import notices, percent, print_json, say, size, table, waiting
+from aireprune.cli.report import WithReport, report_if
 from aireprune.cli.sizes import Sizes, bytes_of, sizes_of, withdrawn_on_failure
 from aireprune.errors import AireError
 
@@ -145,6 +146,7 @@ def prune(
         typer.Option("--force", help="Write a layer that lost nearly everything although it keeps many states."),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    report: WithReport = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -185,6 +187,7 @@ def prune(
             judgement.judge(out)
         sizes = sizes_of(source, out)
     notices(done.notices)
+    report_if(report, source, out, task)
     if json:
         document = {"source": str(ckpt), "target": str(out), "masked": mask, **sizes.to_dict()}
         accuracy = {} if judgement is None else {"accuracy": judgement.to_dict()}
