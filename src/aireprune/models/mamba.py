@@ -46,6 +46,9 @@ class MambaLayer(nn.Module):
         self.D = nn.Parameter(torch.empty(d))
         self.out_proj = nn.Linear(d, config.d_model, bias=config.bias)
 
+    def extra_repr(self) -> str:
+        return f"states={self.states}"
+
     def forward(self, u: Tensor, cache: LayerCache | None = None) -> Tensor:
         out: Tensor = self.out_proj(self.scan_output(u, cache))
         return out

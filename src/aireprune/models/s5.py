@@ -54,6 +54,9 @@ class S5SSM(nn.Module):
             self.C = nn.Parameter(torch.empty(h, d * modes, 2))
         self.D = nn.Parameter(torch.empty(h))
 
+    def extra_repr(self) -> str:
+        return f"states={self.modes}"
+
     def readouts(self) -> list[Tensor]:
         """C of each direction, (h, P, 2)."""
         if hasattr(self, "C1"):

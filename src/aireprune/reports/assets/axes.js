@@ -9,7 +9,7 @@
     fontSize: "12px",
     overflow: "visible",
   };
-  const TIP = { fill: "var(--card)", stroke: "var(--faint)", textPadding: 8, fontSize: 12 };
+  const TIP = { fill: "var(--card)", stroke: "var(--faint)", textPadding: 9, fontSize: 12, lineHeight: 1.35 };
   const POINTS = 260; // drawn of a long line
 
   // A place for a chart; draw(width) gives an SVG element. The element's redraw() draws it again.

@@ -134,7 +134,12 @@
       const fresh = view.model.layers[view.chosen].after;
       const before = fresh ? "states before" : "states before; new ones take their place";
       const renewed = [["ring", before], ...(fresh ? [["dot", "new states"]] : [])];
-      const planned = view.planned ? [["dot", "kept"], ["ring", "removed"]] : [];
+      const planned = view.planned
+        ? [
+            ["dot", "kept"],
+            ["ring", "removed"],
+          ]
+        : [];
       const items = view.renewed ? renewed : planned;
       place.replaceChildren(
         ...items.map(([kind, name]) => h("span", {}, h("i", { class: kind }), name)),

@@ -134,14 +134,14 @@
       ),
       aire.section("layer", "One layer", "", detail),
     ];
-    if (layers.length > 1)
+    if (layers.length > 1 && !found.sweep)
       sections.splice(
         1,
         0,
         aire.section(
           "shares",
           "What each layer keeps",
-          `Share of states that ${view.renewed ? "balanced truncation" : view.method.name} keeps in each layer as the ratio of the whole model grows. The dotted diagonal would be the same share of each${view.planned ? "; the dashed line is this plan" : ""}.`,
+          `Share of states that stay in each layer as the ratio of the whole model grows. The dotted diagonal would be the same share of each${view.planned ? "; the dashed line is this plan" : ""}.`,
           aire.figure("", "", profile),
         ),
       );

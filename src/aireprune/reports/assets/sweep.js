@@ -83,7 +83,8 @@
             ? Plot.text([sweep.reported[0]], {
                 x: (d) => d,
                 frameAnchor: "top",
-                dy: -8,
+                textAnchor: "end",
+                dx: -6,
                 text: () => `paper: ${sweep.reported[0]} %`,
                 fill: "var(--quiet)",
                 stroke: "var(--paper)",
