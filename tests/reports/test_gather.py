@@ -49,6 +49,7 @@ def test_without_its_original_the_states_that_are_left_are_shown(pruned, tmp_pat
     assert sum(layer.states for layer in document.model.layers) == 64
     assert document.model.plan is None
     assert document.facts[0].before == "128"
+    assert document.model.layers[0].certificate == Plan.load(pruned / "plan.json").certificate[0]
     assert "names no original" in document.notices[0]
 
 

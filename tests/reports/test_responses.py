@@ -44,3 +44,13 @@ def test_full_reduced_and_error_belong_together():
     assert (np.diff(found.steps) > 0).all()
     assert (np.diff(found.omega) > 0).all()
     assert found.omega[-1] == pytest.approx(np.pi)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_layer_that_loses_all_its_states(shape):
+    system = random_system(3, **shape)
+    reduction = truncate(system, np.zeros(system.log_radius.shape, bool))
+    found = responses(system, reduction.system, reduction.error)
+    assert not found.impulse[1].any()
+    assert not found.gain[1].any()
+    np.testing.assert_array_equal(found.impulse[0], found.impulse[2])

@@ -87,8 +87,8 @@ class Choice:
 class ModelView:
     """The layers, the methods whose scores are there, and what a plan of them looks like.
 
-    plan: as plan.json has it; a page with controls starts from it. packed: rows of modes are stored without filling.
-    short_rows: see `pruning.request.Request`. parameters: of the whole model.
+    plan: as plan.json has it, without what layers keep; a page with controls starts from it. packed: rows of modes are
+    stored without filling. short_rows: see `pruning.request.Request`. parameters: of the whole model.
     """
 
     name: str

@@ -22,7 +22,7 @@ from aireprune.reports import facts
 from aireprune.reports.changes import linear_system
 from aireprune.reports.document import Document, LayerView, ModelView
 from aireprune.reports.gather import subtitle
-from aireprune.reports.layers import DATA_FREE, Sight, choices, view_layers
+from aireprune.reports.layers import DATA_FREE, Sight, choices, plan_template, view_layers
 from aireprune.reports.making import command, made
 from aireprune.reports.page import LARGEST, page_bytes
 from aireprune.reports.responses import coupling
@@ -111,7 +111,7 @@ def exploration_document(source: AnySource, wanted: Exploration) -> Document:
             name=source.name,
             layers=_coupled(source, layers, wanted.horizon),
             methods=choices(methods),
-            plan=plan.to_dict(),
+            plan=plan_template(plan),
             packed=not (isinstance(source, FileSource) and source.rectangular),
             short_rows=request.short_rows,
             parameters=size.parameters,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,38 +16,26 @@ HELD = 0.99  # share of a layer's energy
 
 
 def size_facts(before: Size | None, after: Size | None) -> list[Fact]:
-    """Parameters and bytes, as far as they are known."""
-    facts: list[Fact] = []
-    last = after or before
+    """Parameters and bytes, as far as they are known; of a model that was not pruned, `before` alone."""
+    first, last = (before, after) if after is not None else (None, before)
     if last is None:
-        return facts
-    first = before if after is not None else None
-    facts.append(
-        Fact(
-            label="Parameters",
-            value=count_text(last.parameters),
-            before=None if first is None else count_text(first.parameters),
-            note="" if first is None else _change(first.parameters, last.parameters),
-        )
-    )
+        return []
+    found = [_sized("Parameters", None if first is None else first.parameters, last.parameters, count_text)]
     if last.bytes is not None:
-        known = first is not None and first.bytes is not None
-        facts.append(
-            Fact(
-                label="Weights on disk",
-                value=bytes_text(last.bytes),
-                before=bytes_text(first.bytes) if first is not None and first.bytes is not None else None,
-                note=_change(first.bytes, last.bytes) if first is not None and first.bytes and known else "",
-            )
-        )
-    return facts
+        found.append(_sized("Weights on disk", None if first is None else first.bytes, last.bytes, bytes_text))
+    return found
+
+
+def _sized(label: str, before: int | None, after: int, text: Callable[[int], str]) -> Fact:
+    if before is None:
+        return Fact(label=label, value=text(after))
+    return Fact(label=label, value=text(after), before=text(before), note=_change(before, after))
 
 
 def state_fact(plan: Plan | None, layers: Sequence[LayerView]) -> Fact:
     if plan is None:
-        return Fact(
-            label="States", value=f"{sum(layer.counted for layer in layers):,}", note=f"in {_layers(len(layers))}"
-        )
+        total = sum(layer.counted for layer in layers)
+        return Fact(label="States", value=f"{total:,}", note=f"in {layers_text(len(layers))}")
     return Fact(label="States", value=f"{plan.kept:,}", before=f"{plan.states:,}", note=_change(plan.states, plan.kept))
 
 
@@ -92,8 +80,8 @@ def verdict_of_model(layers: Sequence[LayerView]) -> str:
     total = sum(layer.counted for layer in layers)
     needed = sum(_holding(layer.energy, HELD) for layer in layers)
     return (
-        f"{total:,} states in {_layers(len(layers))}, none pruned. {needed:,} of them hold {share(HELD)} of every layer's "
-        "energy; whether the others can go, only a task can tell."
+        f"{total:,} states in {layers_text(len(layers))}, none pruned. {needed:,} of them hold {share(HELD)} of every "
+        "layer's energy; whether the others can go, only a task can tell."
     )
 
 
@@ -169,5 +157,5 @@ def share(value: float, digits: int = 0) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
-def _layers(count: int) -> str:
+def layers_text(count: int) -> str:
     return "1 layer" if count == 1 else f"{count} layers"

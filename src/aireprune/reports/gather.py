@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.errors import AireError
@@ -12,7 +11,7 @@ from aireprune.pruning.plan import Plan
 from aireprune.pruning.source import FileSource, ModuleSource
 from aireprune.reports import facts
 from aireprune.reports.document import Document, Fact, LayerView, ModelView
-from aireprune.reports.layers import Sight, choices, view_layers
+from aireprune.reports.layers import Sight, choices, plan_template, view_layers
 from aireprune.reports.making import command, made, prune_command, sweep_command
 from aireprune.reports.measured import Measured, measure
 from aireprune.reports.sizes import Size, size_of
@@ -40,16 +39,14 @@ def document_of(subject: Subject, judged: Judged | None = None) -> Document:
         return _of_sweep(subject, subject.sweep)
     shown = subject.full or subject.pruned
     assert shown is not None
-    plan, pruned = subject.plan, subject.pruned
+    plan = subject.plan
     measured = None if judged is None else _measured(subject, judged)
-    sight = Sight(full=shown, plan=plan, pruned=pruned) if subject.full is not None else Sight(full=shown)
-    layers = view_layers(_with_method(sight, plan))
-    before, after = (None if source is None else size_of(source) for source in (subject.full, pruned))
-    told = (
-        facts.verdict_of_model(layers)
-        if plan is None
-        else facts.verdict_of_plan(plan, layers, measured, pruned is not None)
-    )
+    layers = _layers(subject, shown)
+    before, after = (None if source is None else size_of(source) for source in (subject.full, subject.pruned))
+    if plan is None:
+        told = facts.verdict_of_model(layers)
+    else:
+        told = facts.verdict_of_plan(plan, layers, measured, subject.pruned is not None)
     return Document(
         title=_title(subject),
         subtitle=subtitle(shown.name, layers),
@@ -84,11 +81,30 @@ def _of_sweep(subject: Subject, sweep: Sweep) -> Document:
     )
 
 
-def _with_method(sight: Sight, plan: Plan | None) -> Sight:
-    """Scores as the plan had them; those that were measured are not kept in a plan, and energies stand in for them."""
-    if plan is None or find_method(plan.method).measured:
-        return sight
-    return replace(sight, methods=(plan.method,), horizon=plan.horizon, seed=plan.seed)
+def _layers(subject: Subject, shown: AnySource) -> tuple[LayerView, ...]:
+    """The layers of the full model or, if that is not there, of the pruned one with what its plan says about them."""
+    plan, method = subject.plan, _scored_by(subject.plan)
+    if plan is None:
+        return view_layers(Sight(full=shown))
+    if subject.full is None:
+        proved = {found["name"]: found for found in plan.certificate or ()}
+        return tuple(replace(view, certificate=proved.get(view.name)) for view in view_layers(Sight(full=shown)))
+    horizon = plan.horizon if method == plan.method else None
+    return view_layers(
+        Sight(
+            full=shown,
+            plan=plan,
+            pruned=subject.pruned,
+            methods=(method,),
+            horizon=horizon,
+            seed=plan.seed,
+        )
+    )
+
+
+def _scored_by(plan: Plan | None) -> str:
+    """The method whose scores are shown; those that were measured are not kept, and energies stand in for them."""
+    return "aire" if plan is None or find_method(plan.method).measured else plan.method
 
 
 def _facts(
@@ -99,12 +115,11 @@ def _facts(
 
 def _model(subject: Subject, shown: AnySource, layers: tuple[LayerView, ...]) -> ModelView:
     plan = subject.plan
-    scored = plan is None or find_method(plan.method).measured
     return ModelView(
         name=shown.name,
         layers=layers,
-        methods=choices(("aire",) if scored or plan is None else (plan.method,)),
-        plan=None if plan is None or subject.full is None else {**plan.to_dict(), "certificate": None},
+        methods=choices((_scored_by(plan),)),
+        plan=None if plan is None or subject.full is None else plan_template(plan),
     )
 
 
@@ -129,7 +144,7 @@ def _title(subject: Subject) -> str:
 def subtitle(name: str, layers: tuple[LayerView, ...]) -> str:
     """Which family, how many layers and states, and where."""
     families = " and ".join(sorted({FAMILIES.get(layer.family, layer.family) for layer in layers}))
-    return f"{families}, {len(layers)} layers, {sum(layer.counted for layer in layers):,} states: {name}"
+    return f"{families}, {facts.layers_text(len(layers))}, {sum(layer.counted for layer in layers):,} states: {name}"
 
 
 def _commands(subject: Subject, judged: Judged | None) -> list[str]:
@@ -138,13 +153,11 @@ def _commands(subject: Subject, judged: Judged | None) -> list[str]:
     options = {} if judged is None else {"task": judged.task, "examples": judged.examples}
     if plan is None:
         return [command(["report", full.name], options)] if isinstance(full, FileSource) else []
-    found = []
     source = full.name if isinstance(full, FileSource) else plan.source or "CKPT"
     target = pruned.name if isinstance(pruned, FileSource) else "OUT"
-    found.append(prune_command(plan, source, target))
-    return [*found, command(["report", target], options)]
+    return [prune_command(plan, source, target), command(["report", target], options)]
 
 
 def _paths(subject: Subject) -> dict[str, str]:
     pairs = {"original": subject.full, "pruned": subject.pruned}
-    return {name: str(Path(source.checkpoint.path)) for name, source in pairs.items() if isinstance(source, FileSource)}
+    return {name: str(source.checkpoint.path) for name, source in pairs.items() if isinstance(source, FileSource)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -69,6 +70,12 @@ def choices(names: Sequence[str]) -> tuple[Choice, ...]:
         Choice(name=m.name, criterion=m.criterion, prefix=m.prefix, scope=m.scope, summary=m.summary)
         for m in map(find_method, names)
     )
+
+
+def plan_template(plan: Plan) -> dict[str, Any]:
+    """The plan as plan.json has it but for what each layer keeps, which the page has elsewhere or decides itself."""
+    layers = tuple(replace(layer, kept=(), energy_kept=0.0) for layer in plan.layers)
+    return replace(plan, layers=layers, certificate=None).to_dict()
 
 
 def hankel(found: Found, number: int, horizon: int | None = None) -> np.ndarray | None:

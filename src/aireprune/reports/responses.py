@@ -41,7 +41,7 @@ def responses(full: ModalSystem, reduced: ModalSystem, error: ModalSystem) -> Re
 
 def impulse_norms(system: ModalSystem, steps: np.ndarray) -> np.ndarray:
     """Frobenius norm of the impulse response after so many steps, over all outputs, directions and systems. (K,)"""
-    c = system.c.reshape(*system.batch, -1, system.modes)
+    c = system.c.reshape(*system.batch, system.directions * system.outputs, system.modes)
     hermitian = _products(c.conj(), c) * _products(_columns(system.b).conj(), _columns(system.b))
     symmetric = _products(c, c) * _products(_columns(system.b), _columns(system.b))
     total = np.empty(len(steps))

@@ -16,7 +16,7 @@
       const domain = logDomain(Array.from(values));
       const data = thinned(values.length).map((i) => ({
         rank: i + 1,
-        value: Math.max(values[i], domain[0]),
+        value: Math.min(Math.max(values[i], domain[0]), domain[1]),
         real: values[i],
         kept: kept?.[i],
       }));

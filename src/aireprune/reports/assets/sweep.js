@@ -122,14 +122,7 @@
             ),
           ),
           wide
-            ? ends.map(({ name, point }, i) => [
-                Plot.link([point], {
-                  x1: 100 * point.ratio,
-                  x2: 100 * point.ratio,
-                  y1: "test",
-                  y2: () => y.invert(heights[i]),
-                  stroke: "none",
-                }),
+            ? ends.map(({ name, point }, i) =>
                 Plot.text([point], {
                   x: 100 * point.ratio,
                   y: () => y.invert(heights[i]),
@@ -140,7 +133,7 @@
                   fontWeight: name === "aire" ? 700 : 500,
                   fontSize: 13,
                 }),
-              ])
+              )
             : null,
           Plot.tip(
             data.filter((d) => strong.has(d.name)),
