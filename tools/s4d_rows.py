@@ -18,7 +18,6 @@ from aireprune.errors import Notice
 from aireprune.tasks import load_task
 from aireprune.tasks.evaluate import evaluate
 
-
 POST_NORM = {"prenorm": False}  # which the file does not say
 
 
