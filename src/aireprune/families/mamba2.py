@@ -85,7 +85,8 @@ class Mamba2:
                 expect_shape(shapes, prefix + role, (size,), why)
                 roles.append(role)
         options = Mamba2Options(first_row=rows - heads - 2 * units, first_channel=d, head_dim=d // heads)
-        return Layer(self.name, prefix.rstrip("."), units, {role: prefix + role for role in roles}, options, groups)
+        arrays = {role: prefix + role for role in roles}
+        return Layer(self.name, prefix.rstrip("."), units, arrays, options, groups, carried=options.head_dim)
 
     def describe(self, layers: list[Layer[Mamba2Options]]) -> dict[str, Any]:
         return {}
