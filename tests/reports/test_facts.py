@@ -72,3 +72,6 @@ def test_numbers_before_and_after():
     accuracy, speed = facts.measured_facts(MEASURED)
     assert (accuracy.before, accuracy.value) == ("99.6 %", "92.9 %")
     assert speed.value == "1.20×"
+    busy = facts.measured_facts(replace(MEASURED, speedup=(1.2, 0.6, 2.3)))[1]
+    assert busy.value == "unclear"
+    assert "quartiles 0.60 to 2.30" in busy.note

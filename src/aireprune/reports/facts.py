@@ -12,6 +12,7 @@ from aireprune.reports.measured import Measured
 from aireprune.reports.sizes import Size, bytes_text, count_text
 
 SURE = 0.05  # p value from which on a difference is not called one
+NOISY = 1.5  # upper over lower quartile of a speedup, from where on the machine was too busy to tell
 HELD = 0.99  # share of a layer's energy
 
 
@@ -54,7 +55,7 @@ def measured_facts(found: Measured | None) -> list[Fact]:
         ),
         Fact(
             label="Speed",
-            value=f"{middle:.2f}×",
+            value=f"{middle:.2f}×" if fast <= NOISY * slow else "unclear",
             note=f"forward pass, quartiles {slow:.2f} to {fast:.2f}; {found.threads} threads of this CPU",
         ),
     ]
