@@ -17,6 +17,7 @@ from aireprune.models.s5 import initialize as initialize_s5
 from aireprune.models.s5_config import S5Config
 
 LENGTH = 40
+POST_NORM = '{"prenorm": false}'  # what a bare file of an S4D network does not say: NAME.json beside it
 
 
 def s5(**changes: object) -> S5Model:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aireprune.calibration.head import fit_head
-from aireprune.calibration.inputs import ArrayInputs
+from aireprune.calibration.inputs import ArrayInputs, held_out
 from aireprune.errors import AireError
 from aireprune.models.mamba import MambaModel, initialize
 from aireprune.models.mamba_config import MambaConfig
@@ -44,7 +44,7 @@ def test_an_rms_norm_and_a_head_without_a_bias_are_found_again() -> None:
 def test_what_it_says_about_itself_is_what_it_does() -> None:
     model, given = language_model("layer").eval(), inputs()
     fitted = fit_head(model, given)
-    x = torch.cat([batch for number, batch in enumerate(given) if given.held_out(number)])
+    x = torch.cat([given[number].first for number in range(given.batches) if held_out(number)])
     with torch.no_grad():
         z = model.features(x)
         new = (z / z.square().mean(-1, keepdim=True).add(1e-5).sqrt()) @ torch.from_numpy(fitted.weight).T

@@ -12,11 +12,11 @@ import time
 import numpy as np
 import pytest
 import torch
-from small_models import mamba, s4d
+from small_models import POST_NORM, mamba, s4d
 
 import aireprune
 from aireprune.cli.sizes import withdrawn_on_failure
-from aireprune.tasks import evaluate
+from aireprune.experiments import evaluation
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
@@ -28,6 +28,7 @@ def test_parameters_and_bytes_of_the_weights(aire, tmp_path, kind):
         aireprune.save(model, source)
     else:
         torch.save(model.state_dict(), source)
+        source.with_suffix(".json").write_text(POST_NORM)
     code, out, _ = aire("prune", source, "-o", target, "--ratio", 0.5, "--layout", "uniform", "--json")
     assert code == 0
     found = json.loads(out)
@@ -61,22 +62,21 @@ def own_task(path, classes=3):
 def test_an_output_that_cannot_be_judged_is_taken_away(aire, tmp_path, monkeypatch):
     """The task is fine, but judging the output fails all the same."""
     torch.save(s4d().state_dict(), tmp_path / "in.pth")
+    (tmp_path / "in.json").write_text(POST_NORM)
     (tmp_path / "out").mkdir()
     task = own_task(tmp_path / "task.npz")
-    real, calls = evaluate.evaluate, []
+    real = evaluation.evaluate_model
 
-    def fails_later(*given):
-        calls.append(given)
-        if len(calls) > 1:
-            raise aireprune.AireError("no more")
-        return real(*given)
+    def fails(*given, **more):
+        assert (tmp_path / "out" / "x.pth").exists()
+        raise aireprune.AireError("no more")
 
-    monkeypatch.setattr(evaluate, "evaluate", fails_later)
+    monkeypatch.setattr(evaluation, "evaluate_model", fails)
     arguments = ("prune", tmp_path / "in.pth", "-o", tmp_path / "out" / "x.pth", "--ratio", 0.5, "--task", task)
     code, _, err = aire(*arguments)
     assert (code, err.splitlines()[-1]) == (1, "aire: no more")
     assert list((tmp_path / "out").iterdir()) == []
-    monkeypatch.setattr(evaluate, "evaluate", real)
+    monkeypatch.setattr(evaluation, "evaluate_model", real)
     assert aire(*arguments)[0] == 0
 
 
@@ -94,7 +94,7 @@ def test_a_task_that_is_not_there_or_does_not_fit_is_refused_first(aire, tmp_pat
 def test_the_target_and_the_inputs_are_checked_before_work(aire, tmp_path, monkeypatch):
     torch.save(s4d().state_dict(), tmp_path / "in.pth")
     (tmp_path / "there.pth").write_text("mine")
-    monkeypatch.setattr("aireprune.tasks.load_task", lambda name: pytest.fail("work has begun"))
+    monkeypatch.setattr("aireprune.tasks.material.load_task", lambda name: pytest.fail("work has begun"))
     code, _, err = aire("prune", tmp_path / "in.pth", "-o", tmp_path / "there.pth", "--max-drop", 1, "--task", "smnist")
     assert code == 1
     assert "exists already" in err
@@ -123,15 +123,15 @@ def test_what_was_there_before_stays(tmp_path, overwrite):
 def test_sigterm_leaves_nothing_behind(tmp_path):
     """A real `aire prune`, terminated while it judges its output."""
     torch.save(s4d().state_dict(), tmp_path / "in.pth")
+    (tmp_path / "in.json").write_text(POST_NORM)
     (tmp_path / "out").mkdir()
     task, mark = own_task(tmp_path / "task.npz"), tmp_path / "judging"
     code = (
-        "import sys, time; from pathlib import Path; from aireprune.tasks import evaluate; from aireprune import cli\n"
-        "real, calls = evaluate.evaluate, []\n"
-        "def slow(*given):\n"
-        "    calls.append(1)\n"
-        f"    return real(*given) if len(calls) < 2 else (Path({str(mark)!r}).touch(), time.sleep(60))\n"
-        "evaluate.evaluate = slow\n"
+        "import time; from pathlib import Path; from aireprune.experiments import evaluation; from aireprune import cli\n"
+        "def slow(*given, **more):\n"
+        f"    Path({str(mark)!r}).touch()\n"
+        "    time.sleep(60)\n"
+        "evaluation.evaluate_model = slow\n"
         "cli.main()\n"
     )
     arguments = ["prune", tmp_path / "in.pth", "-o", tmp_path / "out" / "x.pth", "--ratio", "0.5", "--task", task]

@@ -67,6 +67,7 @@ def test_masked_is_removed_is_reloaded(tmp_path, build, layout, granularity, suf
         save_file(model.state_dict(), source)
     else:
         torch.save({"model": model.state_dict(), "epoch": 7, "optimizer": {"state": {}}}, source)
+    source.with_suffix(".json").write_text(small_models.POST_NORM)
     before = source.read_bytes()
     target = tmp_path / f"out{suffix}"
     plan = aireprune.prune_file(source, target, ratio=0.6, reduce="truncate", layout=layout, granularity=granularity)
@@ -108,9 +109,11 @@ def test_the_public_s4d(tmp_path):
     x = (x / 255 - np.array([0.4914, 0.4822, 0.4465])) / np.array([0.2023, 0.1994, 0.2010])
     x = torch.from_numpy(x.astype(np.float32))
     with torch.no_grad():
-        assert (aireprune.load(path)(x).argmax(-1).numpy() == y).mean() > 0.75
-        plan = aireprune.prune_file(path, tmp_path / "out.pth", ratio=0.3, reduce="truncate")
-        masked, reloaded = aireprune.prune(path, plan, mask=True)(x), aireprune.load(tmp_path / "out.pth")(x)
+        post_norm = {"prenorm": False}
+        assert (aireprune.load(path, post_norm)(x).argmax(-1).numpy() == y).mean() > 0.75
+        plan = aireprune.prune_file(path, tmp_path / "out.pth", ratio=0.3, reduce="truncate", config=post_norm)
+        masked = aireprune.prune(path, plan, mask=True, config=post_norm)(x)
+        reloaded = aireprune.load(tmp_path / "out.pth")(x)
     assert torch.linalg.norm(reloaded - masked) < 1e-5 * torch.linalg.norm(masked)
 
 
@@ -137,6 +140,7 @@ def test_balanced_and_calibrated_by_name(tmp_path: Path) -> None:
 def test_a_torch_file_stays_one(name: str, tmp_path: Path) -> None:
     full = small_models.MODELS[name]()
     torch.save(full.state_dict(), tmp_path / "full.pth")
+    (tmp_path / "full.json").write_text(small_models.POST_NORM)
     options = {"reduce": "balanced"} if name == "s4d" else {"method": "damage-calibrated"}
     aireprune.prune_file(
         tmp_path / "full.pth", tmp_path / "small.pth", ratio=0.5, calibrate=small_models.inputs(), **options
@@ -150,6 +154,7 @@ def test_a_torch_file_stays_one(name: str, tmp_path: Path) -> None:
 def test_the_source_is_opened_once(tmp_path, monkeypatch):
     """Also with a balanced and calibrated reduction: one walk from file to file."""
     torch.save(small_models.s4d().state_dict(), tmp_path / "full.pth")
+    (tmp_path / "full.json").write_text(small_models.POST_NORM)
     opened = []
     monkeypatch.setattr(
         source_module, "open_checkpoint", lambda *given: opened.append(given) or open_checkpoint(*given)
@@ -273,6 +278,7 @@ def test_a_layer_that_would_be_destroyed_is_refused(tmp_path):
 def test_pruning_twice_removes_living_states_twice(tmp_path, suffix):
     """The second ratio used to be spent on the silent modes that fill up rows."""
     torch.save(s4d().state_dict(), tmp_path / "full.pth")
+    (tmp_path / "full.json").write_text(small_models.POST_NORM)
     first = aireprune.prune_file(tmp_path / "full.pth", tmp_path / f"one{suffix}", ratio=0.7)
     second = aireprune.prune_file(tmp_path / f"one{suffix}", tmp_path / f"two{suffix}", ratio=0.5)
     assert second.states == first.kept

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from small_models import POST_NORM
 
 import aireprune
 from aireprune.errors import Notice
@@ -37,6 +38,7 @@ def uneven() -> S4DModel:
 
 
 def file_of(model: torch.nn.Module, path: Path) -> Path:
+    path.with_suffix(".json").write_text(POST_NORM)
     if path.suffix == ".safetensors":
         save_file(model.state_dict(), path)
     else:

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+LARGE = 1024  # features, above which fewer ridges are tried
+FEW_RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 FALLBACK = 1e-3  # where there is nothing to hold out
 TINY = 1e-30
 TOKENS = 2**13  # rows converted to double precision at a time
@@ -51,7 +53,15 @@ class Moments:
     def solve(self, ridge: float) -> Tensor:
         """The change of weights (*batch, f, o)."""
         inverse, scaled = self._scaled(ridge)
-        return inverse[..., None] * torch.linalg.solve(scaled, inverse[..., None] * self.side)
+        return inverse[..., None] * _solved(scaled, inverse[..., None] * self.side)
+
+    def no_change(self) -> Tensor:
+        """Zeros (*batch, f, o)."""
+        return torch.zeros_like(self.side)
+
+    def __len__(self) -> int:
+        """Features."""
+        return int(self.gram.shape[-1])
 
     def _scaled(self, ridge: float) -> tuple[Tensor, Tensor]:
         """1/diag(S), and the scaled Gram matrix with its ridge; features that are 0 stay out."""
@@ -62,7 +72,9 @@ class Moments:
 
     def loss(self, change: Tensor) -> Tensor:
         """|R - X W|^2, (*batch,)."""
-        return self.power + ((self.gram @ change - 2 * self.side) * change).sum((-2, -1))
+        kind = torch.float32 if len(self) > LARGE else self.gram.dtype
+        seen = (self.gram.to(kind) @ change.to(kind)).to(change.dtype)
+        return self.power + ((seen - 2 * self.side) * change).sum((-2, -1))
 
 
 @dataclass
@@ -107,11 +119,14 @@ class MomentsWithSkip(Moments):
         inverse, scaled = self._scaled(ridge)
         skip = inverse_root(self.own)
         cross = inverse[:, None] * self.cross * skip
-        both = torch.linalg.solve(scaled, torch.cat([inverse[:, None] * self.side, cross], 1))
+        both = _solved(scaled, torch.cat([inverse[:, None] * self.side, cross], 1))
         alone, through = both.chunk(2, dim=1)
         left = 1 + ridge - (cross * through).sum(0)
         d = (skip * self.own_side - (cross * alone).sum(0)) / left
         return torch.cat([inverse[:, None] * (alone - through * d), (skip * d)[None]])
+
+    def no_change(self) -> Tensor:
+        return torch.zeros_like(torch.cat([self.side, self.side[:1]]) if len(self) else self.own_side[None])
 
     def loss(self, change: Tensor) -> Tensor:
         w, d = change[:-1], change[-1]
@@ -124,19 +139,30 @@ def inverse_root(squares: Tensor) -> Tensor:
     return torch.where(squares > TINY, 1 / squares.clamp(min=TINY).sqrt(), torch.zeros_like(squares))
 
 
-def best_change(fit: Moments, held: Moments | None, ridges: Sequence[float] = RIDGES) -> Tensor:
+def best_change(fit: Moments, held: Moments | None, ridges: Sequence[float] | None = None) -> Tensor:
     """The change solved from all data, with the ridge that does best on the held-out part, for each problem by itself.
 
     Where no ridge beats the present weights on the held-out part, the change is zero.
     """
     if held is None:
         return fit.solve(FALLBACK)
-    both = fit + held
-    best, change = held.power.clone(), torch.zeros_like(fit.solve(FALLBACK))
-    for ridge in ridges:
+    tried = (RIDGES if len(fit) <= LARGE else FEW_RIDGES) if ridges is None else ridges
+    best, chosen = held.power.clone(), torch.full(held.power.shape, -1)
+    for number, ridge in enumerate(tried):
         loss = held.loss(fit.solve(ridge))
-        better = loss < best
-        if better.any():
-            change = torch.where(better[..., None, None], both.solve(ridge), change)
-            best = torch.where(better, loss, best)
+        chosen = torch.where(loss < best, number, chosen)
+        best = torch.minimum(loss, best)
+    change, both = fit.no_change(), fit + held
+    for number in chosen.unique().tolist():
+        if number >= 0:
+            change = torch.where((chosen == number)[..., None, None], both.solve(tried[number]), change)
     return change
+
+
+def _solved(matrix: Tensor, side: Tensor) -> Tensor:
+    """matrix^-1 side for symmetric positive definite matrices; large ones in single precision, which a ridge allows."""
+    kind = torch.float32 if matrix.shape[-1] > LARGE else matrix.dtype
+    factor, failed = torch.linalg.cholesky_ex(matrix.to(kind))
+    if failed.any():
+        return torch.linalg.solve(matrix, side)
+    return torch.cholesky_solve(side.to(kind), factor).to(side.dtype)

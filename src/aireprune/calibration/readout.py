@@ -105,11 +105,11 @@ class Walk:
                 while stop is not None and (own := behind.advance()) is not None:
                     name = known[id(stop.module)]
                     last, new = left == {name}, name in left  # a module is called again where weights are shared
+                    to_do = new and not progress.is_done(name)
                     with progress.weights(name):
                         before, (stop, outputs) = stop, self._outputs(ahead, stop, name, last)
-                    if new:
-                        left.remove(name)
-                    if new and not progress.is_done(name):
+                    left.discard(name)
+                    if to_do:
                         with progress.weights(name):
                             self._fit(name, before, own, outputs)
                             progress.finished(name)
@@ -189,7 +189,11 @@ class _Step:
         fit_gates(mixer, stream(), free_directions(mixer, insides()))
 
     def fit_linear(self, name: str) -> None:
+        """Only with at least as many tokens as the dense layer has inputs: fewer cannot tell what is worth changing."""
         linear = self.walk.student.get_submodule(name)
+        tokens = sum(wanted[..., 0].numel() for number, wanted in enumerate(self.outputs) if not held_out(number))
+        if tokens < matrix(linear).shape[1]:
+            return
 
         def stream() -> Iterator[tuple[Tensor, Tensor, bool]]:
             for number, (call, wanted) in enumerate(zip(self.calls, self.outputs, strict=True)):

@@ -16,6 +16,7 @@ feature C_t[j] Z_t[:, j].
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -63,9 +64,15 @@ class GateMoments:
                 gram[at_j, n * r :] += cross
                 gram[n * r :, at_j] += cross.T
                 side[at_j] += along[j].T @ (z[j] * lack).sum(1)
-            gram[n * r :, n * r :] += (w.T @ w) * (gated.T @ gated)
+            gram[n * r :, n * r :] += self._products * (gated.T @ gated)
             side[n * r :] += ((lack @ w) * gated).sum(0)
             self.sums.power += (lack * lack).sum()
+
+    @cached_property
+    def _products(self) -> Tensor:
+        """W'W."""
+        w = self.mixer.out_weight.double()
+        return w.T @ w
 
     def weights(self) -> Tensor:
         """What the features of the states are multiplied with at present, (N, r)."""

@@ -30,6 +30,7 @@ from aireprune.method.system import ModalSystem, concatenate, difference
 from aireprune.method.threads import single_threaded
 from aireprune.pruning.layers import marks
 from aireprune.pruning.plan import Plan
+from aireprune.pruning.settling import as_settled, settled_by_batches
 from aireprune.pruning.source import ConfigLike, FileSource, ModuleSource, open_module, open_source
 
 if TYPE_CHECKING:
@@ -97,6 +98,9 @@ def certify_model(
         return Certificate(plan, layers, None)
     from aireprune.certificates.end_to_end import end_to_end
 
+    if isinstance(before, FileSource):
+        before = settled_by_batches(before, read_examples(data, examples))
+        after = as_settled(after, before) if isinstance(after, FileSource) else after
     return Certificate(plan, layers, end_to_end(_built(before), _built(after), layers, read_examples(data, examples)))
 
 

@@ -9,7 +9,7 @@ import typer
 
 from aireprune.cli.judge import TaskName, TextFile, judging, show_evaluation
 from aireprune.cli.options import Checkpoint, Config, Json
-from aireprune.cli.output import print_json
+from aireprune.cli.output import notices, print_json
 
 
 def eval(
@@ -50,6 +50,7 @@ def eval(
     material = Material(task=task, text=text, window=window, count=count)
     with judging(str(ckpt)) as report:
         found = judge(Candidate(model=ckpt, against=against, config=config), material, batch, report)
+    notices(found.notices)
     if json:
         print_json({"model": str(ckpt), "full": None if against is None else str(against), **found.to_dict()})
         return

@@ -51,9 +51,11 @@ class Judgement:
 
     def __post_init__(self) -> None:
         """A task that does not fit the model is refused before anything is written."""
+        from aireprune.pruning.settling import settled_by_task
         from aireprune.tasks.evaluate import evaluate
 
         self.material = self.material.loaded()
+        self.source = settled_by_task(self.source, self.material.for_model)
         self.full = self.source.build()
         self.task = self.material.for_model(self.full)
         evaluate(self.full, self.task, self.task.test.rows(slice(0, 1)))

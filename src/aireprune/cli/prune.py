@@ -24,6 +24,7 @@ from aireprune.cli.options import (
 )
 from aireprune.cli.output import notices, print_json, progress_line, waiting
 from aireprune.cli.pruned import show
+from aireprune.cli.report import WithReport, report_if
 from aireprune.cli.sizes import bytes_of, sizes_of, withdrawn_on_failure
 from aireprune.errors import AireError
 
@@ -99,6 +100,7 @@ def prune(
     state_axis: StateAxis = None,
     force: flags.Force = False,
     overwrite: flags.Overwrite = False,
+    report: WithReport = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -138,6 +140,7 @@ def prune(
     source, job = _settled(_source(ckpt, config, job, module), job, out)
     _check_before_work(source, out, job, overwrite)
     judgement = judgement_on(task, text, source)
+    source = source if judgement is None else judgement.source
     if judgement is not None and max_drop is not None:
         job = _at_ratio(job, judgement.find_ratio(job, max_drop, out))
     with withdrawn_on_failure(out, overwrite):
@@ -146,6 +149,7 @@ def prune(
             judgement.judge(out)
         sizes = sizes_of(source, out)
     notices(done.notices)
+    report_if(report, source, out, task)
     if json:
         document = {"source": str(ckpt), "target": str(out), "masked": mask, **sizes.to_dict()}
         accuracy = {} if judgement is None else {"accuracy": judgement.to_dict()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import nn
 
 from aireprune.errors import AireError
 from aireprune.experiments.statistics import interval, normal_interval, paired_interval, paired_p_value
+from aireprune.pruning.settling import settled_by_task
 from aireprune.pruning.source import ConfigLike, open_file
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import Compared, Report, compare, per_example
@@ -57,6 +58,7 @@ class Evaluation:
 
     data: the task's name or the text's path. metric: "accuracy", "bits per byte" or "bits per token". examples: how many,
     of at most `length` steps each. bytes_per_token: of a language model, how much text a token stands for.
+    notices: what was found out about files that do not say it.
     """
 
     data: str
@@ -66,13 +68,15 @@ class Evaluation:
     bytes_per_token: float | None
     score: Score
     against: Comparison | None = None
+    notices: tuple[str, ...] = ()
 
     @property
     def language(self) -> bool:
         return self.score.perplexity is not None
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """As JSON has it; notices are said elsewhere."""
+        return {key: value for key, value in asdict(self).items() if key != "notices"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +100,10 @@ def judge(
     """Open what is given as a path, and judge it. batch: examples at a time. report(examples done, of how many)."""
     material = material.loaded()
     against = candidate.against
-    model = _opened(candidate.model, candidate.config, against is None)
+    model, notices = _opened(candidate.model, candidate.config, against is None, material)
     task = material.for_model(model)
-    full = None if against is None else _opened(against, candidate.config, False)
-    return evaluate_model(model, task, full, batch, report)
+    full, more = (None, ()) if against is None else _opened(against, candidate.config, False, material)
+    return replace(evaluate_model(model, task, full, batch, report), notices=(*notices, *more))
 
 
 def evaluate_model(
@@ -126,15 +130,19 @@ def evaluate_model(
     )
 
 
-def _opened(what: nn.Module | str | Path, config: ConfigLike, overrule: bool) -> nn.Module:
-    """overrule: the configuration goes before the one that is beside the file."""
+def _opened(
+    what: nn.Module | str | Path, config: ConfigLike, overrule: bool, material: Material
+) -> tuple[nn.Module, tuple[str, ...]]:
+    """A model, and what was found out about its file. overrule: the configuration goes before the file's own."""
     if isinstance(what, nn.Module):
-        return what
+        return what, ()
     if not isinstance(what, str | Path):
         raise AireError(f"Expected a model or the path of a checkpoint, not a {type(what).__name__}.")
     path = Path(what)
     known = path.is_dir() or path.with_suffix(".json").exists()
-    return open_file(path, None if known and not overrule else config).build()
+    source = open_file(path, None if known and not overrule else config)
+    settled = settled_by_task(source, material.for_model)
+    return settled.build(), settled.notices[len(source.notices) :]
 
 
 def _comparison(task: Task, found: Compared) -> Comparison:

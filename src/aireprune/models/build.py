@@ -14,6 +14,7 @@ from aireprune.arrays import NamedArrays
 from aireprune.errors import AireError
 from aireprune.families import Found
 from aireprune.files.base import Checkpoint
+from aireprune.models.ambiguous import require_settled
 from aireprune.models.lru_convert import build_lru
 from aireprune.models.s5_convert import build_s5
 
@@ -57,6 +58,7 @@ def build_s4d(found: Found) -> nn.Module:
 
     arrays = OwnNames(found.arrays)
     _check_network(found, arrays)
+    require_settled(found)
     if "s4_layers.0.kernel.inv_dt" not in arrays.shapes:
         return _filled(S4DModel(S4DConfig.infer(arrays.shapes, found.config)), found.name, arrays)
     from aireprune.models.s4_kernel import S4Config, S4Kernel

@@ -19,11 +19,15 @@ def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) ->
     """The arrays of a file that differ between the two models, under the names and in the form the file has."""
     before, after = ({name: to_numpy(t) for name, t in m.state_dict().items()} for m in (full, changed))
     edits: dict[str, Edit] = {}
+    resized = {name for name, values in after.items() if values.shape != before[name].shape}
     for name, own in _own_names(list(names), after, getattr(full, "family", "")).items():
         parts = [own] if own in after else [own + "_re", own + "_im"]
         if parts[0] in after and any(not np.array_equal(before[part], after[part]) for part in parts):
             new = after[parts[0]] if len(parts) == 1 else after[parts[0]] + 1j * after[parts[1]]
             edits[name] = partial(_in_the_form_of, new.T if name.endswith(".kernel") else new)
+            resized -= set(parts)
+    if resized:
+        raise AireError(f"The file has no tensor for {min(resized)} of the model, which has a new size.")
     return edits
 
 
@@ -34,7 +38,7 @@ def _own_names(names: list[str], known: Collection[str], family: str) -> dict[st
     if family == "s4d":
         prefix = network_prefix(names)
         return {name: own_name(name, prefix) for name in names}
-    if any(name in known for name in names):
+    if sum(name in known for name in names) > len(names) / 2:
         return {name: name for name in names}
     for stem in sorted({name.partition(".")[0] for name in known}):
         renamed = {name: f"{stem}.{name.partition('.')[2]}" for name in names}

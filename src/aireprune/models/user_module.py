@@ -15,7 +15,6 @@ from torch import nn
 
 from aireprune.arrays import NamedArrays
 from aireprune.errors import AireError
-from aireprune.models.arrays import like
 
 Builder = Callable[[], nn.Module]
 
@@ -63,7 +62,7 @@ def filled(module: nn.Module, arrays: NamedArrays, name: str) -> nn.Module:
     _compare({key: tuple(tensor.shape) for key, tensor in state.items()}, shapes, name)
     with torch.no_grad():
         for key, tensor in state.items():
-            tensor.copy_(like(np.asarray(arrays[key]), tensor))
+            tensor.copy_(torch.from_numpy(np.array(arrays[key])))
     return module.eval()
 
 

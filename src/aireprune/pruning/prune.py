@@ -23,6 +23,7 @@ from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan, require_lti
 from aireprune.pruning.request import Job
 from aireprune.pruning.rows import row_notes, with_short_rows
+from aireprune.pruning.settling import settled_by_inputs
 from aireprune.pruning.source import FileSource, ModuleSource, Source, open_module
 from aireprune.pruning.surgery import Surgery, operate
 
@@ -134,6 +135,7 @@ def prune_from_file(source: FileSource, job: Job) -> Pruned:
 def _prune_from_file(source: FileSource, job: Job) -> Pruned:
     check_job(source, job)
     inputs = read_calibration(source, job.calibration)  # what cannot be read is said before a model is built
+    source = settled_by_inputs(source, lambda: inputs)
     if inputs is None:
         job = replace(job, request=None, plan=decide(source, job, job.evidence))
     config = None if source.builder is None else source.config  # a stranger's module says little about itself
@@ -153,6 +155,7 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     from aireprune.models.rewriting import changed_arrays
     from aireprune.models.saving import save_model
 
+    source = settled_by_inputs(source, lambda: read_calibration(source, job.calibration))
     done = _prune_from_file(source, job)
     assert done.model is not None
     assert done.full is not None
@@ -160,7 +163,7 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
         save_model(done.model, target, overwrite)
         return done
     config = None if source.builder is None else source.config
-    sizes = [layer.states // layer.rows for layer in open_module(done.model, config, job.units).layers]
+    sizes = [layer.states // (layer.rows * layer.groups) for layer in open_module(done.model, config, job.units).layers]
     edits = changed_arrays(source.arrays.shapes, done.full, done.model)
     source.apply(Surgery(edits, sizes, ())).write(target, done.plan, overwrite)
     return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))

@@ -75,6 +75,9 @@ class FileSource(Source):
 
     checkpoint: Checkpoint = field(kw_only=True)
     builder: Callable[[], nn.Module] | None = None  # makes the module that the file holds the weights of
+    settled: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # found out about its network: `aireprune.pruning.settling`
 
     @property
     def kind(self) -> str:
@@ -112,7 +115,7 @@ class FileSource(Source):
         names = [layer.name for layer in self.layers]
         config = {key: value for key, value in self.checkpoint.config.items() if key != PACKED_ROWS}
         resized = resized_config(self.kind, config, names, surgery.sizes)
-        facts = {} if self.kind == "huggingface" else {**self.describe(), **rows}
+        facts = {} if self.kind == "huggingface" else {**self.describe(), **self.settled, **rows}
         if resized is None and facts:
             resized = {"states": list(surgery.sizes)}
         return EditedFile(self.checkpoint, edits, None if resized is None else {**facts, **resized})
