@@ -67,7 +67,7 @@ def calibrate(full: Subject, reduced: Opened, inputs: Inputs, memory: int = MEMO
     return student
 
 
-def check_pair(full: Subject, reduced: Opened) -> None:
+def check_pair(full: Subject | Opened, reduced: Opened) -> None:
     """Raise unless one is a reduction of the other: the same class, the same layers by name and kind."""
     mine, its = ([(layer.name, layer.family) for layer in one.layers] for one in (full, reduced))
     if type(full.module) is not type(reduced.module) or mine != its:
