@@ -16,7 +16,7 @@ from aireprune.calibration import selective
 from aireprune.pruning import layer_store
 
 TOKENS = np.random.default_rng(0).integers(1, 40, (24, 20))
-CHOICES: dict[str, Any] = {"ratio": 0.5, "layout": "uniform", "calibrate": TOKENS}
+CHOICES: dict[str, Any] = {"ratio": 0.5, "method": "aire", "layout": "uniform", "calibrate": TOKENS}
 
 
 @pytest.fixture
