@@ -11,6 +11,7 @@ from aireprune.cli.sizes import Sizes
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from aireprune.calibration.recovery import Recovered
     from aireprune.pruning.plan import Plan
     from aireprune.pruning.prune import Pruned
 
@@ -40,6 +41,23 @@ def show(done: Pruned, sizes: Sizes, target: Path, *, chosen: bool, mask: bool) 
             f"Readouts were calibrated with {plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
             f"from the full model's by {percent(done.fit.after.output)} ({percent(done.fit.before.output)} before)."
         )
+    if done.recovered is not None and plan.recovered:
+        say(recovery_line(done.recovered))
+
+
+def recovery_line(found: Recovered) -> str:
+    """What recovery did, on the inputs that were kept aside."""
+    before, after = found.before, found.after
+    line = (
+        f"Recovered in {found.steps:,} steps: on held-out inputs the outputs differ from the full model's by "
+        f"{percent(after.output)} ({percent(before.output)} before)"
+    )
+    if after.kl is None or before.kl is None or after.agreement is None or before.agreement is None:
+        return f"{line}."
+    return (
+        f"{line}, their divergence is {after.kl:.4f} nats ({before.kl:.4f}), and {percent(after.agreement)} of the answers "
+        f"are the same ({percent(before.agreement)})."
+    )
 
 
 def way(plan: Plan) -> str:
