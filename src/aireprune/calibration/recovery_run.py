@@ -22,7 +22,6 @@ from aireprune.calibration.comparison import Distance
 from aireprune.calibration.distillation import Teacher
 from aireprune.calibration.learnt import Learnt
 from aireprune.calibration.lessons import Lessons
-from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer
 from aireprune.models.arrays import ModuleArrays
 
@@ -49,14 +48,6 @@ class Effort:
     minutes: float | None = None
     steps: int | None = None
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if (self.minutes is None) == (self.steps is None):
-            raise AireError("Recovery takes either a time (recover=MINUTES) or a number of steps (recover_steps=N).")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise AireError(f"Recovery takes a time above 0 minutes; got recover={self.minutes:g}.")
-        if self.steps is not None and self.steps < 1:
-            raise AireError(f"Recovery takes at least one step; got recover_steps={self.steps}.")
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ class Plan:
     round_to: int = 1
     source: str | None = None  # the checkpoint it was made from, for `aire certify`
     calibrated: int = 0  # unlabelled sequences that the readouts were then fitted on
+    recovered: int = 0  # steps in which all parameters then learnt from the full model, without labels
     certificate: tuple[dict[str, Any], ...] | None = None  # per layer, once applied: `method.bounds.LayerCertificate`
     state_axes: tuple[str, ...] = ()  # 'NAME=AXIS' of tensors that no family knows: see `aireprune.families.StateAxes`
 
@@ -214,6 +215,7 @@ _TYPES: dict[str, Any] = {
     "round_to": int,
     "source": (str, NoneType),
     "calibrated": int,
+    "recovered": int,
     "certificate": (tuple, NoneType),
     "state_axes": tuple,
 }

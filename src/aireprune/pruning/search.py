@@ -80,14 +80,15 @@ def search_ratio(
 ) -> RatioFound:
     """The largest ratio at which the job costs no more than the goal allows; what it measures is measured once.
 
-    The job's own ratio is what is looked for. report(ratio, metric) is called after every ratio that was tried.
+    The job's own ratio is what is looked for, without recovery, which would take its time at every ratio. report(ratio,
+    metric) is called after every ratio that was tried.
     """
     if job.request is None:
         raise AireError("max_drop= makes a plan of its own: give it without a plan.")
     task = goal.task
     if not len(task.validation):
         raise AireError(f"Task {task.name} has no validation examples to choose a ratio with.")
-    source, job = settle(source, job, own=source.is_own)
+    source, job = settle(source, replace(job, recovery=None), own=source.is_own)
     request, split = job.request, task.validation.rows(slice(0, goal.examples))
     assert request is not None
     check_job(source, job)
