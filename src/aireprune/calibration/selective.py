@@ -24,7 +24,9 @@ from torch import Tensor
 from aireprune.calibration.mixers import Mixer, Signals
 from aireprune.calibration.moments import TOKENS, Moments, best_change
 
-UNKNOWNS = 4096  # at most so many in one problem
+UNKNOWNS = 4096  # about so many in one problem
+AT_LEAST = 512  # of which are for the states, however wide the layer
+OVER, ITERATIONS = 8, 12
 
 Stream = Iterable[tuple[Signals, Tensor, bool]]  # what happens inside, what should be put out (b, L, d_model), held out
 
@@ -110,11 +112,22 @@ def free_directions(mixer: Mixer, insides: Iterable[Signals], unknowns: int = UN
     if mixer.c_norm is not None:
         return None
     channels = mixer.channels
-    r = min(channels, max(1, (unknowns - channels) // max(mixer.states, 1)))
+    r = min(channels, max(1, max(unknowns - channels, AT_LEAST) // max(mixer.states, 1)))
     if r == channels:
         return torch.eye(channels, dtype=torch.float64)
     covariance = torch.zeros(channels, channels, dtype=torch.float64)
     for inside in insides:
         x = inside.x.flatten(0, 1)
         covariance += (x.T @ x).double()
-    return torch.linalg.eigh(covariance)[1][:, -r:]
+    return _leading(covariance, r)
+
+
+def _leading(covariance: Tensor, r: int) -> Tensor:
+    """The r leading eigenvectors; few of many by subspace iteration, which is enough to span what is strong."""
+    if 8 * r > len(covariance):
+        return torch.linalg.eigh(covariance)[1][:, -r:]
+    basis = torch.randn(len(covariance), r + OVER, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for _ in range(ITERATIONS):
+        basis = torch.linalg.qr(covariance @ basis)[0]
+    turn = torch.linalg.eigh(basis.T @ covariance @ basis)[1]
+    return (basis @ turn)[:, -r:]
