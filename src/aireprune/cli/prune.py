@@ -175,7 +175,8 @@ def prune(
         extra = {**accuracy, **recovery, **timed, "outcome": asdict(outcome_of(done))}
         print_json({**document, **extra, "plan": done.plan.to_dict()})
         return
-    show(done, sizes, speed, View(chosen=plan is None and reduce == AUTO, mask=mask, details=details))
+    chosen = plan is None and reduce == AUTO and (method == AUTO or done.plan.reduce != "truncate")
+    show(done, sizes, speed, View(chosen=chosen, mask=mask, details=details))
     if judgement is not None:
         judgement.show()
     say(how_to_load(source, out, done.plan, mask))
