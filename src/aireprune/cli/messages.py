@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 SAME = (
-    "batch", "blocks", "calibrate", "calibrate_count", "calibrate_tokens", "config", "count", "data", "device",
+    "allocate", "batch", "blocks", "calibrate", "calibrate_count", "calibrate_tokens", "config", "count", "data", "device",
     "dropout", "epochs", "epsilon", "examples", "family", "features", "force", "granularity", "horizon", "layer_inputs",
     "layers", "layout", "length", "lr", "mask", "max_drop", "method", "methods", "min_states", "module", "overwrite",
     "plan", "precision", "ratio", "ratios", "recipe", "recover", "recover_count", "recover_steps", "reduce", "repeats",

@@ -7,7 +7,8 @@ The one place that chooses. Whatever a request names stays as it is; `AUTO` is r
               other than aire
     method    aire
     layout    uniform, one size for all layers, which stock code loads with one number changed; adaptive for our own
-              models and format, for masks, for layers of different sizes, and with epsilon, which lets layers go
+              models and format, for masks, for layers of different sizes, with epsilon, which lets layers go, and
+              where a measurement decides how many states each layer keeps
 
 docs/results.md has the measurements behind the first two.
 """
@@ -59,7 +60,8 @@ def truncated(job: Job) -> Job:
 def _layout(source: Source, job: Job, own: bool) -> str:
     assert job.request is not None
     sizes = {layer.states // (layer.groups * layer.rows) for layer in source.layers}
-    return "adaptive" if own or job.mask or job.request.epsilon or len(sizes) > 1 else "uniform"
+    measured = job.request.allocate == "measured"
+    return "adaptive" if own or job.mask or job.request.epsilon or measured or len(sizes) > 1 else "uniform"
 
 
 def _is_selective(layer: Layer[Any]) -> bool:
