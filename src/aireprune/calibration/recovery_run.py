@@ -127,10 +127,10 @@ class Run:
         for self.rate in RATES:
             self._begin_at(start)
             finite = all(self._learn(rate(self.step, steps)) for self.step in range(steps))
-            score = _score(self.teacher.judge(self.student)) if finite else math.inf
-            if found is not None and not score * BETTER < found[0]:
+            harm = self.teacher.judge(self.student).harm if finite else math.inf
+            if found is not None and not harm * BETTER < found[0]:
                 break
-            found = score, self.rate, _copied(self.student.state_dict())
+            found = harm, self.rate, _copied(self.student.state_dict())
         assert found is not None
         _, self.rate, state = found
         self._begin_at(state)
@@ -158,7 +158,7 @@ class Run:
     def _look(self) -> None:
         """Keep the present state if it is the closest one so far, and no layer has lost its stability."""
         found = self.teacher.judge(self.student)
-        better = _score(found) < _score(self.closest) and is_no_worse(found, self.before)
+        better = found.harm < self.closest.harm and is_no_worse(found, self.before)
         if better and self._unstable() <= self.unstable:
             self.closest, self.best = found, self.step
             self.best_state = _copied(self.student.state_dict())
@@ -199,10 +199,6 @@ class Run:
 def is_no_worse(found: Distance, than: Distance) -> bool:
     """In divergence, where there is one, and in distance."""
     return found.output <= than.output and (found.kl or 0.0) <= (than.kl or 0.0)
-
-
-def _score(distance: Distance) -> float:
-    return (distance.kl or 0.0) + distance.output**2
 
 
 def rate(step: int, steps: int) -> float:

@@ -58,6 +58,7 @@ class Choices:
     state_axis: tuple[str, ...] = ()
     round_to: int = 1
     reduce: str = AUTO
+    allocate: str = "scores"
 
     @property
     def given(self) -> list[str]:
@@ -107,6 +108,7 @@ def prune(
     layout: flags.Layout = AUTO,
     granularity: Granularity = "mode",
     round_to: flags.RoundTo = 1,
+    allocate: flags.Allocate = "scores",
     unstable: flags.Unstable = "refuse",
     state_axis: StateAxis = None,
     force: flags.Force = False,
@@ -148,6 +150,7 @@ def prune(
         state_axis=tuple(state_axis or ()),
         round_to=round_to,
         reduce=reduce,
+        allocate=allocate,
     )
     _check(choices, plan, max_drop, task is not None or text is not None)
     if max_drop is not None:

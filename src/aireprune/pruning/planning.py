@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from aireprune.families import FAMILIES, Found, LTIFamily, lti_family
@@ -26,7 +28,7 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
         scores = held = layer_hankel_scores(found, request.horizon, evidence)
     else:
         scores, held = score_states(states, scoring), energies(states)
-    decision = decide(states, scores, request.budget, request.rule)
+    decision = decide(states, scores, request.budget, replace(request.rule, counts=evidence.counts))
     if request.short_rows:
         decision = shorten_rows(decision, scores, [layer.rows for layer in found.layers])
     return Plan(
@@ -56,6 +58,7 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
         round_to=request.round_to,
         source=source,
         state_axes=request.state_axes.texts,
+        allocate=request.allocate,
     )
 
 

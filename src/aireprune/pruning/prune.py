@@ -137,7 +137,7 @@ def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: boo
     check_job(source, job)
     job = with_short_rows(job, source, target)
     given = read_layer_inputs(source, job.calibration)
-    if source.kind == "huggingface" and job.calibration is not None and given is None and job.recovery is None:
+    if source.kind == "huggingface" and job.calibration is not None and given is None and not job.needs_the_model:
         return _calibrated_folder(source, target, job, overwrite, report)
     if given is None and (source.becomes_own(target) or job.calibration is not None):
         return _through_the_model(source, target, job, overwrite, report)
@@ -282,7 +282,12 @@ def measure(source: ModuleSource, job: Job, inputs: Inputs | None) -> Measured:
     method = find_method(job.request.method) if job.request is not None else None
     if method is not None and method.measured and scores is None:
         scores = measured_scores(subject, inputs, method.criterion)
-    return Measured(Evidence(covariances=covariances, scores=scores), inputs, subject, tuple(remarks))
+    evidence = Evidence(covariances=covariances, scores=scores)
+    if job.request is not None and job.request.allocate == "measured":
+        from aireprune.pruning.allocation import measured_counts
+
+        evidence = replace(evidence, counts=measured_counts(source, job.request, evidence, subject, inputs))
+    return Measured(evidence, inputs, subject, tuple(remarks))
 
 
 def decide(source: Source, job: Job, evidence: Evidence) -> Plan:

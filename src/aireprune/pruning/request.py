@@ -20,7 +20,7 @@ from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
 from aireprune.method.selection import Budget, Rule
-from aireprune.pruning.plan import Plan, check_layout
+from aireprune.pruning.plan import Plan, check_allocation, check_layout
 
 if TYPE_CHECKING:
     from aireprune.calibration.inputs import InputSource
@@ -45,6 +45,7 @@ class PlanChoices(TypedDict, total=False):
     state_axis: Sequence[str]
     round_to: int
     reduce: str
+    allocate: str
     covariances: Sequence[np.ndarray | None] | None
     measured: Sequence[np.ndarray | None] | None
 
@@ -77,7 +78,8 @@ class Request:
     rounded up to a multiple. reduce: what becomes of the states that stay, one of `aireprune.method.reductions`.
     fallback: where that reduction does not suit a layer, states are removed as they are instead of an error. short_rows
     (S4D): rows will be stored as long as the longest, so the longest ones give modes to others where that
-    costs little (`aireprune.method.rows`).
+    costs little (`aireprune.method.rows`). allocate: what decides how many states each layer keeps, see
+    `plan.ALLOCATIONS`.
     """
 
     budget: Budget
@@ -93,8 +95,15 @@ class Request:
     reduce: str = AUTO
     fallback: bool = False
     short_rows: bool = False
+    allocate: str = "scores"
 
     def __post_init__(self) -> None:
+        check_allocation(self.allocate)
+        if self.allocate == "measured" and (self.layout in ("uniform", "padded") or self.budget.ratio is None):
+            raise AireError(
+                "allocate='measured' decides how many states every layer keeps of a given share: it takes a ratio=, and no "
+                "layout= with one size for all."
+            )
         for name, check in ((self.method, find_method), (self.reduce, find_reduction), (self.layout, check_layout)):
             if name != AUTO:
                 check(name)
@@ -182,7 +191,7 @@ class Job:
     force: bool = False
 
     def __post_init__(self) -> None:
-        if self.recovery is not None and (self.calibration is None or self.calibration.source is None):
+        if self.recovery is not None and not self._has_inputs:
             raise AireError("Recovery learns from unlabelled inputs of the model: give them with calibrate=.")
         if self.recovery is not None and self.calibration is not None and isinstance(self.calibration.source, Iterator):
             raise AireError(
@@ -192,10 +201,21 @@ class Job:
             raise AireError(
                 "Give either a plan, or a ratio or threshold and options; the plan already says what to keep."
             )
+        if self.request is not None and self.request.allocate == "measured" and not self._has_inputs:
+            raise AireError("allocate='measured' needs unlabelled inputs of the model: give them with calibrate=.")
         if self.mask and self.reduce not in ("truncate", AUTO):
             raise AireError(
                 f"A mask leaves every state as it is or silences it, so it cannot go with reduce={self.reduce!r}."
             )
+
+    @property
+    def needs_the_model(self) -> bool:
+        """Whether the full model has to be in memory as a whole."""
+        return self.recovery is not None or (self.request is not None and self.request.allocate == "measured")
+
+    @property
+    def _has_inputs(self) -> bool:
+        return self.calibration is not None and self.calibration.source is not None
 
     @property
     def reduce(self) -> str:

@@ -85,6 +85,10 @@ def search_ratio(
     """
     if job.request is None:
         raise AireError("max_drop= makes a plan of its own: give it without a plan.")
+    if job.request.allocate == "measured":
+        raise AireError(
+            "max_drop= tries many ratios, and allocate='measured' would measure anew for each: give a ratio."
+        )
     task = goal.task
     if not len(task.validation):
         raise AireError(f"Task {task.name} has no validation examples to choose a ratio with.")
