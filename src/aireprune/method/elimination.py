@@ -22,6 +22,12 @@ from aireprune.method.threads import single_threaded
 RIDGE = 1e-6  # of every variance: states that follow from others to more digits than that are the same
 
 
+def energies(moments: np.ndarray) -> np.ndarray:
+    """What each state puts out by itself, M_jj P_jj; moments (2, G, N, N) -> (G, N)."""
+    m, p = np.diagonal(moments, axis1=-2, axis2=-1)
+    return np.asarray(m * p)
+
+
 @single_threaded
 def elimination_losses(moments: np.ndarray) -> np.ndarray:
     """The loss at which each state is taken out; moments (2, G, N, N), M and P of every group -> (G, N)."""
