@@ -69,3 +69,34 @@ def test_evaluate(tmp_path):
     assert aireprune.evaluate(model, task=task, against=model).against.agreement.value == 1
     with pytest.raises(aireprune.AireError, match=r"There is no argument examples=.*batch, config, count, window"):
         aireprune.evaluate(model, task=task, examples=30)
+
+
+def test_a_sweep_and_its_report(tmp_path):
+    model, task = toy_experiments.classification()
+    steps = []
+    summary = aireprune.sweep(
+        model,
+        task,
+        tmp_path / "sweep",
+        progress=lambda *step: steps.append(step[1:]),
+        methods=["aire", "last"],
+        ratios=[0.25, 0.5],
+        examples=20,
+    )
+    assert steps == [(i, 4) for i in range(1, 5)]
+    assert (summary.ratios, list(summary.variants), summary.examples) == ((0.0, 0.25, 0.5), ["aire", "last"], 20)
+    assert (tmp_path / "sweep" / "report.html").is_file()
+    page = aireprune.report(tmp_path / "sweep", tmp_path / "again.html", original=model)
+    assert page.path == tmp_path / "again.html"
+    assert page.verdict.startswith("On toy, ")
+    with pytest.raises(aireprune.AireError, match="There is no argument wide="):
+        aireprune.sweep(model, task, tmp_path / "other", wide=True)
+
+
+def test_a_page_with_controls_of_a_model_in_memory(tmp_path):
+    model = aireprune.load(embedded.MODEL)
+    page = aireprune.explore(model, tmp_path / "e.html", 0.3, seed=5)
+    assert page.document.model.plan["seed"] == 5
+    assert page.document.model.plan["ratio"] == 0.3
+    with pytest.raises(aireprune.AireError, match="needs a place"):
+        aireprune.explore(model)

@@ -25,11 +25,22 @@ LEVELS = [
     {"certificates"},
     {"experiments"},
     {"bench"},
+    {"reports"},
     {"api"},
     {"cli"},
 ]
 HEAVY = {"torch", "transformers", "numba", "llvmlite", "triton"}
-LIGHT = {"errors", "arrays", "folders", "method", "families", "pruning", "api", "cli"}  # never load these when imported
+LIGHT = {
+    "errors",
+    "arrays",
+    "folders",
+    "method",
+    "families",
+    "pruning",
+    "report",
+    "api",
+    "cli",
+}  # never load these when imported
 LINES = 300
 PARAMETERS = 6
 

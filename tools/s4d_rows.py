@@ -18,6 +18,8 @@ from aireprune.errors import Notice
 from aireprune.tasks import load_task
 from aireprune.tasks.evaluate import evaluate
 
+POST_NORM = {"prenorm": False}  # which the file does not say
+
 
 def size(written: Path) -> int:
     """Bytes of the weights and what is needed to read them."""
@@ -30,7 +32,7 @@ def main() -> None:
     task = load_task("scifar_rgb")
     source, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 500
     images = task.test.rows(slice(0, count))
-    accuracy = evaluate(aireprune.load(source), task, images)
+    accuracy = evaluate(aireprune.load(source, POST_NORM), task, images)
     print(f"full: {size(source)} bytes, {accuracy:.1%} of {len(images)} images")
     for reduce in ("truncate", "balanced"):
         for ratio in (0.3, 0.5, 0.8, 0.9):
@@ -39,7 +41,7 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     target = Path(folder) / name
                     choices = {} if given else {"ratio": ratio, "reduce": reduce, "layout": "adaptive"}
-                    aireprune.prune_file(source, target, given, **choices)  # type: ignore[arg-type]
+                    aireprune.prune_file(source, target, given, config=POST_NORM, **choices)  # type: ignore[arg-type]
                     accuracy = evaluate(aireprune.load(target), task, images)
                     print(f"{reduce:9}{ratio:4.0%}  {target.stem:6}{size(target):8} bytes {accuracy:6.1%}", flush=True)
 

@@ -9,7 +9,22 @@ aireprune.save(small, "pruned")
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aireprune.api import accelerate, calibrate, evaluate, load, methods, plan, prune, prune_file, save
+    from aireprune.api import (
+        accelerate,
+        calibrate,
+        evaluate,
+        explore,
+        inspect,
+        load,
+        methods,
+        plan,
+        prune,
+        prune_file,
+        report,
+        save,
+        score,
+        sweep,
+    )
     from aireprune.certificates.audit import certify_model as certify
     from aireprune.errors import AireError, Notice
     from aireprune.pruning.plan import Plan
@@ -23,12 +38,17 @@ __all__ = [
     "calibrate",
     "certify",
     "evaluate",
+    "explore",
+    "inspect",
     "load",
     "methods",
     "plan",
     "prune",
     "prune_file",
+    "report",
     "save",
+    "score",
+    "sweep",
 ]
 _ELSEWHERE = {
     "AireError": ("errors", "AireError"),

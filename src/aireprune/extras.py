@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from aireprune.errors import AireError
@@ -19,6 +21,11 @@ def extra(module: str, what: str) -> Any:
         raise AireError(
             f"{what} needs {library}, which is not installed: pip install {library}, or 'aireprune[report]'."
         ) from None
+
+
+def is_installed(library: str) -> bool:
+    """Whether a library is there; it is not imported."""
+    return sys.modules.get(library, True) is not None and find_spec(library) is not None
 
 
 def data_frame(rows: list[dict[str, Any]]) -> Any:

@@ -16,6 +16,9 @@ from aireprune.families import FAMILIES
 from aireprune.method.bounds import audible
 from aireprune.method.system import difference
 from aireprune.method.threads import single_threaded
+from aireprune.models.lru import LRUModel
+from aireprune.models.lru import initialize as initialize_lru
+from aireprune.models.lru_config import LRUConfig
 from aireprune.models.s4d import S4DConfig, S4DModel
 from aireprune.models.s4d import initialize as initialize_s4d
 from aireprune.models.s5 import S5Config, S5Model, initialize
@@ -27,6 +30,11 @@ REDUCTIONS = ("truncate", "refit", "balanced")
 def s5(**options):
     config = S5Config(d_input=2, d_output=3, h=6, n=16, layers=2, dt_min=0.02, dt_max=0.3, **options)
     return settled(initialize(S5Model(config), 1))
+
+
+def lru(**options):
+    config = LRUConfig(d_input=2, d_output=3, h=6, n=16, layers=2, r_min=0.4, r_max=0.95, **options)
+    return settled(initialize_lru(LRUModel(config), 1))
 
 
 def settled(model):
@@ -45,6 +53,8 @@ MODELS = {
     "post-norm": lambda: s5(prenorm=False, activation="half_glu1"),
     "post-norm, layer norm": lambda: s5(prenorm=False, batchnorm=False, activation="gelu", bidirectional=True),
     "full spectrum": lambda: s5(conj_sym=False, bidirectional=True, C_init="complex_normal"),
+    "LRU": lambda: lru(activation="half_glu2"),
+    "LRU, two directions": lambda: lru(bidirectional=True, prenorm=False, batchnorm=False),
     "S4D": lambda: settled(initialize_s4d(S4DModel(S4DConfig(2, 3, 6, 12, 2)))),
     "S4D, pre-norm": lambda: settled(initialize_s4d(S4DModel(S4DConfig(2, 3, 6, 12, 2, prenorm=True)))),
 }

@@ -36,6 +36,7 @@ def test_tables_files_and_json(aire, arguments, tmp_path):
         "sweep.json",
         "cells.jsonl",
         "summary.json",
+        "report.html",
         "curves.svg",
         "profile-aire.svg",
         "profile-random.svg",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from modal_systems import CONVENTIONS, random_system, two_sided
 
-from aireprune.method.hinf import hinf_norm, hinf_norms
+from aireprune.method.hinf import gain, hinf_norm, hinf_norms
 from aireprune.method.system import ModalSystem
 
 
@@ -67,3 +67,18 @@ def test_batches_and_empty_systems():
     np.testing.assert_allclose(values, [hinf_norm(batch.member(i))[0] for i in range(7)])
     assert hinf_norm(batch)[0] == values.max()
     assert hinf_norm(batch.take(np.array([], int))) == (0.0, 0.0)
+
+
+def test_gain_over_frequencies():
+    omega = np.linspace(0.01, 3, 7)
+    small = random_system(6, directions=2)
+    expected = [np.linalg.norm(g, 2) for g in small.frequency_response(omega)]
+    np.testing.assert_allclose(gain(small, omega), expected)
+    large = random_system(7, modes=20, inputs=16, outputs=16)
+    truth = np.array([np.linalg.norm(g, 2) for g in large.frequency_response(omega)])
+    estimate = gain(large, omega)
+    assert (estimate <= truth * (1 + 1e-9)).all()
+    assert (estimate >= 0.99 * truth).all()
+    batch = random_system(5, modes=4, inputs=1, outputs=1, batch=(2, 3))
+    np.testing.assert_allclose(gain(batch, omega), np.abs(batch.frequency_response(omega))[..., 0, 0].max((0, 1)))
+    assert not gain(small.take(np.array([], int)), omega).any()

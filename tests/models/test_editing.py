@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,15 @@ import torch
 from foreign_models import INEXACT_CACHES, MODELS, close, decode, make_plan, prune_module
 from torch import nn
 
+import aireprune
+from aireprune import embedded
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, find_layers
 from aireprune.models.arrays import ModuleArrays, module_config
 from aireprune.models.editing import resize_module
+from aireprune.pruning.source import open_module
+
+ZOO = Path(__file__).parents[2] / "zoo"
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning"),
@@ -148,3 +155,17 @@ def test_families_score_foreign_modules() -> None:
             states = FAMILIES[layer.family].states(layer, arrays)
             assert len(states) == layer.states
             assert not states.unstable.any()
+
+
+@pytest.mark.parametrize(
+    ("path", "word"), [(embedded.MODEL, "states"), (ZOO / "lm-mamba", "states"), (ZOO / "listops-s4d", "modes")]
+)
+def test_a_pruned_model_shows_its_state_counts(path, word):
+    model = aireprune.load(path)
+    plan = aireprune.plan(model, "aire", 0.5, reduce="truncate", layout="uniform")
+    small = aireprune.prune(model, plan=plan)
+    rows = [layer.rows for layer in open_module(model).layers]
+    counts = [len(layer.kept) // row for layer, row in zip(plan.layers, rows, strict=True)]
+    shown = re.findall(rf"{word}=(\d+)", repr(small))  # torch writes equal layers once
+    assert {int(count) for count in shown} == set(counts)
+    assert repr(small) != repr(model)

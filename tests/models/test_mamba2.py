@@ -189,6 +189,16 @@ def test_the_seed_decides_every_weight():
     assert not any(torch.equal(first[name], other[name]) for name in first if not name.endswith(constant))
 
 
+def test_poles_and_steps_at_the_start():
+    layer = small(d_model=256, dt_min=0.01, dt_max=0.2).layers[0]  # 128 heads
+    step, pole = torch.nn.functional.softplus(layer.dt_bias.detach()), torch.exp(layer.A_log.detach())
+    assert 0.0099 < step.min() < 0.012
+    assert 0.17 < step.max() < 0.2001
+    assert 1 <= pole.min() < 2
+    assert 15 < pole.max() <= 16
+    assert (layer.D == 1).all()
+
+
 def test_configuration_round_trip():
     projected = Mamba2Config.from_dict({**SMALL.to_dict(), **PROJECTED})
     for config in (

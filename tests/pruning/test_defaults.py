@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 from torch import nn
 
 import aireprune
+from aireprune.calibration import damage
 from aireprune.errors import AireError, Notice
 from aireprune.families import find_layers
 from aireprune.method.selection import Budget
@@ -56,10 +57,31 @@ def mamba_arrays() -> Arrays:
 @pytest.mark.parametrize("calibrate", [None, small_models.inputs(4)])
 def test_balanced_for_linear_layers_plain_removal_for_selective_ones(name: str, calibrate: np.ndarray | None) -> None:
     request, said = settled(open_module(small_models.MODELS[name]()), own=True, calibrate=calibrate)
-    linear = name != "mamba"
-    assert (request.method, request.reduce) == ("aire", "balanced" if linear else "truncate")
-    assert request.fallback == linear
+    linear, data = name != "mamba", calibrate is not None
+    assert request.method == ("aire" if linear or not data else "damage-calibrated")
+    assert request.reduce == ("balanced" if linear else "truncate")
+    assert request.fallback == (linear or data)
     assert said == ()
+
+
+def test_scores_on_data_are_for_ratios_without_a_horizon() -> None:
+    source, inputs = open_module(small_models.mamba()), small_models.inputs(4)
+    for choices in ({"horizon": 9}, {"ratio": None, "threshold": 0.1}, {"mask": True}, {"method": "aire"}):
+        assert settled(source, calibrate=inputs, **choices)[0].method == "aire"
+    assert settled(source, calibrate=inputs, reduce="truncate")[0].method == "damage-calibrated"
+
+
+def test_where_scoring_on_data_fails_states_are_ranked_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*given: Any) -> None:
+        raise AireError("The inside of layer x is not known.")
+
+    monkeypatch.setattr(damage, "measured_scores", unknown)
+    model, inputs = small_models.mamba(), small_models.inputs()
+    with pytest.warns(Notice, match=r"ranked by method='aire' without data: The inside of layer x is not known\."):
+        small = aireprune.prune(model, ratio=0.5, calibrate=inputs)
+    assert (small.plan.method, small.plan.calibrated) == ("aire", len(inputs))
+    with pytest.raises(AireError, match="not known"):
+        aireprune.prune(model, ratio=0.5, calibrate=inputs, method="damage-calibrated")
 
 
 def test_lru_is_linear() -> None:
@@ -163,9 +185,13 @@ def test_the_default_is_the_named_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "expected"),
-    [(small_models.s5, "adaptive"), (lambda: transformers_model("Mamba", state_size=6), "uniform")],
+    [
+        (small_models.s5, "adaptive"),
+        (small_models.mamba, "uniform"),
+        (lambda: transformers_model("Mamba", state_size=6), "uniform"),
+    ],
 )
-def test_modules_of_others_get_one_size(make: Any, expected: str) -> None:
+def test_selective_modules_and_those_of_others_get_one_size(make: Any, expected: str) -> None:
     model: nn.Module = make()
     plan = aireprune.prune(model, ratio=0.5).plan
     assert plan.layout == expected
@@ -185,8 +211,9 @@ def test_files_get_the_layout_that_stock_code_loads(make: Any, tmp_path: Path) -
     sizes = {layer.states // layer.rows for layer in open_file(tmp_path / "out.pth", config).layers}
     assert sizes == {open_file(source, config).layers[0].states // open_file(source, config).layers[0].rows // 2}
     assert aireprune.plan(source, ratio=0.5, config=config) == replace(plan, certificate=None)
-    assert aireprune.prune_file(source, tmp_path / "own", ratio=0.5, config=config).layout == "adaptive"
-    assert aireprune.prune_file(tmp_path / "own", tmp_path / "twice", ratio=0.5).layout == "adaptive"
+    own = "uniform" if make is small_models.mamba else "adaptive"
+    assert aireprune.prune_file(source, tmp_path / "own", ratio=0.5, config=config).layout == own
+    assert aireprune.prune_file(tmp_path / "own", tmp_path / "twice", ratio=0.5).layout == own
     named = aireprune.prune_file(source, tmp_path / "named.pth", ratio=0.5, config=config, layout="adaptive")
     assert named.layout == "adaptive"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -62,6 +62,14 @@ def measure_fit(full: Subject, before: nn.Module, after: nn.Module, inputs: Inpu
             for one, other in zip(sums, outputs[1:], strict=True):
                 one.add(outputs[0], other)
     return Fit(sums[0].distance(), sums[1].distance())
+
+
+def distance_of(answers: Iterable[tuple[Tensor, Tensor]]) -> Distance:
+    """Between the answers of a full model and those of another, batch by batch."""
+    sums = _Sums()
+    for full, other in answers:
+        sums.add({"": full}, {"": other})
+    return sums.distance()
 
 
 @contextmanager

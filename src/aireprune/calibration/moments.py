@@ -72,7 +72,9 @@ class Moments:
 
     def loss(self, change: Tensor) -> Tensor:
         """|R - X W|^2, (*batch,)."""
-        return self.power + ((self.gram @ change - 2 * self.side) * change).sum((-2, -1))
+        kind = torch.float32 if len(self) > LARGE else self.gram.dtype
+        seen = (self.gram.to(kind) @ change.to(kind)).to(change.dtype)
+        return self.power + ((seen - 2 * self.side) * change).sum((-2, -1))
 
 
 @dataclass

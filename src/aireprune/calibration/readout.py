@@ -67,7 +67,7 @@ def calibrate(full: Subject, reduced: Opened, inputs: Inputs, memory: int = MEMO
     return student
 
 
-def check_pair(full: Subject, reduced: Opened) -> None:
+def check_pair(full: Subject | Opened, reduced: Opened) -> None:
     """Raise unless one is a reduction of the other: the same class, the same layers by name and kind."""
     mine, its = ([(layer.name, layer.family) for layer in one.layers] for one in (full, reduced))
     if type(full.module) is not type(reduced.module) or mine != its:
@@ -189,7 +189,11 @@ class _Step:
         fit_gates(mixer, stream(), free_directions(mixer, insides()))
 
     def fit_linear(self, name: str) -> None:
+        """Only with at least as many tokens as the dense layer has inputs: fewer cannot tell what is worth changing."""
         linear = self.walk.student.get_submodule(name)
+        tokens = sum(wanted[..., 0].numel() for number, wanted in enumerate(self.outputs) if not held_out(number))
+        if tokens < matrix(linear).shape[1]:
+            return
 
         def stream() -> Iterator[tuple[Tensor, Tensor, bool]]:
             for number, (call, wanted) in enumerate(zip(self.calls, self.outputs, strict=True)):

@@ -100,7 +100,7 @@ def certify_model(
 
     if isinstance(before, FileSource):
         before = settled_by_batches(before, read_examples(data, examples))
-        after = as_settled(after, before) if isinstance(after, FileSource) else after
+        after = as_settled(after, before.settled) if isinstance(after, FileSource) else after
     return Certificate(plan, layers, end_to_end(_built(before), _built(after), layers, read_examples(data, examples)))
 
 

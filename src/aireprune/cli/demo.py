@@ -37,6 +37,7 @@ def demo(
 
 def _show(found: Demo) -> None:
     from aireprune.experiments.demo import SHOWN_RATIO, TIMED_BATCH
+    from aireprune.pruning.outcome import Outcome
 
     say(
         f"A bidirectional S5 with {found.plan.states} states (conjugate pairs) in {len(found.plan.layers)} layers reads "
@@ -51,7 +52,7 @@ def _show(found: Demo) -> None:
         )
     )
     say()
-    say(profile(found.plan))
+    say(profile(found.plan, Outcome.of(found.plan)))
     say()
     say(
         table(

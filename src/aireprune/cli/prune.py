@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aireprune.cli import prune_options as flags
 from aireprune.cli.judge import TaskName, TextFile, judgement_on
+from aireprune.cli.loading import how_to_load
 from aireprune.cli.options import (
     Calibrate,
     CalibrateCount,
@@ -22,12 +23,14 @@ from aireprune.cli.options import (
     Seed,
     StateAxis,
 )
-from aireprune.cli.output import notices, print_json, progress_line, waiting
-from aireprune.cli.pruned import show
+from aireprune.cli.output import notices, print_json, progress_line, say, waiting
+from aireprune.cli.pruned import View, outcome_of, show
+from aireprune.cli.report import WithReport, report_if
 from aireprune.cli.sizes import bytes_of, sizes_of, withdrawn_on_failure
 from aireprune.errors import AireError
 
 if TYPE_CHECKING:
+    from aireprune.bench.pruned import Speed
     from aireprune.pruning.prune import Pruned
     from aireprune.pruning.request import Job
     from aireprune.pruning.source import FileSource
@@ -99,6 +102,9 @@ def prune(
     state_axis: StateAxis = None,
     force: flags.Force = False,
     overwrite: flags.Overwrite = False,
+    report: WithReport = False,
+    bench: flags.Bench = False,
+    details: flags.Details = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -145,16 +151,20 @@ def prune(
         done = _pruned(source, out, job, overwrite)
         if judgement is not None:
             judgement.judge(out)
-        sizes = sizes_of(source, out)
+        sizes = sizes_of(source, out, done.plan)
+        speed = _speed(source, done, mask) if bench else None
     notices(done.notices)
+    report_if(report, source, out, task)
     if json:
         document = {"source": str(ckpt), "target": str(out), "masked": mask, **sizes.to_dict()}
         accuracy = {} if judgement is None else {"accuracy": judgement.to_dict()}
-        print_json({**document, **accuracy, "plan": done.plan.to_dict()})
+        timed = {} if speed is None else {"speed": speed.to_dict()}
+        print_json({**document, **accuracy, **timed, "outcome": asdict(outcome_of(done)), "plan": done.plan.to_dict()})
         return
-    show(done, sizes, out, chosen=plan is None and reduce == AUTO, mask=mask)
+    show(done, sizes, speed, View(chosen=plan is None and reduce == AUTO, mask=mask, details=details))
     if judgement is not None:
         judgement.show()
+    say(how_to_load(source, out, done.plan, mask))
 
 
 def _check(choices: Choices, plan: Path | None, max_drop: float | None, judged: bool) -> None:
@@ -220,3 +230,10 @@ def _pruned(source: FileSource, target: Path, job: Job, overwrite: bool) -> Prun
 
     with waiting(f"pruning {source.name} ({bytes_of(source.checkpoint.path) / 1e6:.0f} MB)"):
         return prune_checkpoint(source, target, job, overwrite, progress_line)
+
+
+def _speed(source: FileSource, done: Pruned, mask: bool) -> Speed:
+    from aireprune.bench.pruned import bench_pruned
+
+    with waiting("timing the full and the pruned model"):
+        return bench_pruned(source, done.plan, mask)

@@ -80,3 +80,10 @@ Force = Annotated[
     typer.Option("--force", help="Write a layer that lost nearly everything although it keeps many states."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")]
+Bench = Annotated[
+    bool, typer.Option("--bench", help="Time the full and the pruned model side by side, on random inputs.")
+]
+Details = Annotated[
+    bool,
+    typer.Option("--details", help="Also show the share of energy that every layer keeps and its exact H2 error."),
+]

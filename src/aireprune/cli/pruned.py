@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aireprune.cli.output import percent, say, size, table
-from aireprune.cli.sizes import Sizes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from aireprune.bench.pruned import Speed
+    from aireprune.cli.sizes import Sizes
+    from aireprune.pruning.outcome import Outcome
     from aireprune.pruning.plan import Plan
     from aireprune.pruning.prune import Pruned
 
 PAPER = "the paper's way is --method aire --reduce truncate"
 
 
-def show(done: Pruned, sizes: Sizes, target: Path, *, chosen: bool, mask: bool) -> None:
-    """chosen: nobody named the reduction, so it is said which one was taken."""
-    plan = done.plan
-    if chosen and not mask:
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What is wanted: chosen, nobody named the reduction, so it is said which one was taken; mask, states are silenced;
+    details, the share of energy that stays and the H2 error of every layer as well."""
+
+    chosen: bool
+    mask: bool
+    details: bool
+
+
+def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
+    plan, outcome = done.plan, outcome_of(done)
+    if view.chosen and not view.mask:
         say(f"{way(plan)}\n")
-    say(profile(plan))
-    say(
-        f"{plan.states - plan.kept} of {plan.states} states {'silenced' if mask else 'removed'} "
-        f"({percent(plan.achieved_ratio)}), {sizes.parameters[0]:,} -> {sizes.parameters[1]:,} parameters, "
-        f"{size(sizes.bytes[0])} -> {size(sizes.bytes[1])}: {target}"
-    )
+    say(profile(plan, outcome, view.details))
     if plan.ratio is not None and plan.achieved_ratio < plan.ratio - 0.01:
         say(
             f"{percent(plan.ratio)} were asked for; every layer keeps at least {plan.min_states}, and counts are rounded up."
         )
-    advice = None if mask else sizes.advice(plan)
-    if advice is not None:
-        say(advice)
+    say()
+    say(sizes_table(plan, sizes, view.mask))
+    if not view.mask:
+        say(worth(sizes, speed))
     if done.fit is not None and plan.calibrated:
-        say(
-            f"Readouts were calibrated with {plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
-            f"from the full model's by {percent(done.fit.after.output)} ({percent(done.fit.before.output)} before)."
-        )
+        say(_measured(done, outcome))
+    warning = None if view.mask else damage(plan, outcome)
+    if warning is not None:
+        say(warning)
+
+
+def outcome_of(done: Pruned) -> Outcome:
+    from aireprune.pruning.outcome import Outcome
+
+    fit = done.fit
+    measured = None if fit is None else fit.after if done.plan.calibrated else fit.before
+    return Outcome.of(done.plan, measured)
 
 
 def way(plan: Plan) -> str:
@@ -51,23 +66,112 @@ def way(plan: Plan) -> str:
     return f"States were removed as they are, by method {plan.method}: the way {data} for {families} layers."
 
 
-def profile(plan: Plan) -> RenderableType:
-    """The per-layer table of a plan: the share of energy (balanced: of squared Hankel values) that stays, and the exact H2
-    error of the layer, relative to its H2 norm."""
-    errors = {layer["name"]: percent(layer["relative_h2"], 2) for layer in plan.certificate or ()}
-    held = "Hankel kept" if plan.reduce == "balanced" else "energy kept"
+def profile(plan: Plan, outcome: Outcome, details: bool = False) -> RenderableType:
+    """The per-layer table of a plan: what stays of every layer, and how far its output is or will be from the full one.
+
+    details: also the share of energy (balanced: of squared Hankel values) that stays and the exact H2 error, which say
+    little about the answers.
+    """
+    columns: dict[str, dict[str, float | None]] = {}
+    if outcome.output_error is not None:
+        columns["output error"] = dict(outcome.output_error)
+    elif any(error is not None for error in outcome.expected.values()):
+        columns["expected error"] = dict(outcome.expected)
+    if details:
+        held = "Hankel kept" if plan.reduce == "balanced" else "energy kept"
+        columns[held] = {layer.name: layer.energy_kept for layer in plan.layers}
+        if plan.certificate is not None:
+            columns["H2 error"] = {layer["name"]: layer["relative_h2"] for layer in plan.certificate}
+
+    def shown(value: float | None) -> str:
+        return "–" if value is None else percent(value)
+
     return table(
         f"{plan.method if plan.reduce == 'truncate' else plan.reduce}: kept states per layer",
-        ("layer", "states", "kept", "removed", held, *["H2 error"] * bool(errors)),
+        ("layer", "states", "kept", "removed", *columns),
         (
             (
                 layer.name,
                 layer.counted,
                 len(layer.kept),
                 percent(layer.ratio),
-                percent(layer.energy_kept, 2),
-                *[errors.get(layer.name, "–")] * bool(errors),
+                *(shown(column.get(layer.name)) for column in columns.values()),
             )
             for layer in plan.layers
         ),
     )
+
+
+def sizes_table(plan: Plan, sizes: Sizes, mask: bool) -> RenderableType:
+    """Full and pruned side by side."""
+    rows: list[tuple[str, tuple[int, int], str]] = [
+        ("states", (plan.states, plan.kept), "number"),
+        ("parameters", sizes.parameters, "number"),
+        ("weights", sizes.bytes, "bytes"),
+        ("state of a sequence", sizes.costs.memory, "bytes"),
+    ]
+
+    def shown(value: int, kind: str) -> str:
+        return f"{value:,}" if kind == "number" else size(value)
+
+    return table(
+        "",
+        ("", "full", "masked" if mask else "pruned", "saved"),
+        (
+            (name, shown(before, kind), shown(after, kind), percent(1 - after / before if before else 0.0))
+            for name, (before, after), kind in rows
+            if not (mask and kind == "bytes" and name != "weights")
+        ),
+    )
+
+
+def worth(sizes: Sizes, speed: Speed | None) -> str:
+    """How much of a model its states are, which limits what their removal can gain."""
+    costs = sizes.costs
+    if speed is None:
+        return (
+            f"States are {percent(costs.parameter_share)} of the parameters and about {percent(costs.operation_share)} of "
+            f"the operations: expect {costs.speedup:.2f} times the speed at most (counted; --bench measures it)."
+        )
+    middle, low, high = speed.speedup
+    return (
+        f"States are {percent(costs.parameter_share)} of the parameters and {percent(speed.share)} of the time: the pruned "
+        f"model is {middle:.2f} times as fast (quartiles {low:.2f} to {high:.2f}; {speed.batch} sequences of {speed.length} "
+        f"steps, {speed.full:.1f} and {speed.pruned:.1f} ms)."
+    )
+
+
+def _measured(done: Pruned, outcome: Outcome) -> str:
+    fit = done.fit
+    assert fit is not None
+    answers = ""
+    if outcome.agreement is not None and outcome.kl is not None:
+        answers = f"; {percent(outcome.agreement)} of the answers are the same, KL {outcome.kl:.3g}"
+    return (
+        f"Readouts were calibrated with {done.plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
+        f"from the full model's by {percent(fit.after.output)} ({percent(fit.before.output)} before){answers}."
+    )
+
+
+def damage(plan: Plan, outcome: Outcome) -> str | None:
+    """One line where the answers will be, or are, others than the full model's, with what to do about it."""
+    if not outcome.is_bad:
+        return None
+    if outcome.agreement is not None:
+        found = f"Only {percent(outcome.agreement)} of the answers are those of the full model"
+    else:
+        assert outcome.error is not None
+        found = f"This is likely to do damage (expected error {percent(outcome.error)})"
+    return f"{found}: try {', '.join(_ways_out(plan))}."
+
+
+def _ways_out(plan: Plan) -> list[str]:
+    """Options that do less harm, the most helpful first."""
+    from aireprune.families import FAMILIES, LTIFamily
+
+    linear = all(isinstance(FAMILIES[layer.family], LTIFamily) for layer in plan.layers)
+    ways = ["--calibrate INPUTS"] * (not plan.calibrated) + ["--reduce balanced"] * (
+        linear and plan.reduce == "truncate"
+    )
+    ways += ["--layout adaptive"] * (plan.layout == "uniform" and any(layer.family == "s4d" for layer in plan.layers))
+    return [*ways, "or a smaller --ratio" if ways else "a smaller --ratio"]

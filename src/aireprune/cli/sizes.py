@@ -1,4 +1,4 @@
-"""What pruning did to the size of a checkpoint, what to say when it stays large, and outputs of commands that fail."""
+"""What pruning did to the size of a checkpoint, and outputs of commands that fail."""
 
 from __future__ import annotations
 
@@ -9,54 +9,62 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aireprune.cli.output import percent
-
 if TYPE_CHECKING:
-    from aireprune.files.base import Checkpoint
+    from collections.abc import Mapping
+
+    from aireprune.arrays import Shape
+    from aireprune.pruning.costs import Costs
     from aireprune.pruning.plan import Plan
     from aireprune.pruning.source import FileSource
 
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norms: stored, but not parameters
-LITTLE = 0.1  # share of the parameters, below which the states are not what makes a file large
+LEFT_OUT = 1.2  # times larger than its tensors: from here on a file holds more than a copy gets
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Parameters and bytes of the weights, before and after."""
+    """Parameters and bytes of the weights, before and after, and what states cost."""
 
     parameters: tuple[int, int]
     bytes: tuple[int, int]
+    costs: Costs
 
     def to_dict(self) -> dict[str, Any]:
-        return {"parameters": list(self.parameters), "bytes": list(self.bytes)}
-
-    def advice(self, plan: Plan) -> str | None:
-        """What to say if the file stays large because few of its parameters are the states'."""
-        saved = 1 - self.parameters[1] / max(self.parameters[0], 1)
-        share = saved / plan.achieved_ratio if plan.achieved_ratio else 1.0
-        if share > LITTLE:
-            return None
-        return (
-            f"About {percent(share)} of the parameters belong to states, so the file can hardly shrink; what shrinks is "
-            "the state that every sequence carries."
-        )
+        return {
+            "parameters": list(self.parameters),
+            "bytes": list(self.bytes),
+            "state_bytes_per_sequence": list(self.costs.memory),
+            "state_share_of_parameters": self.costs.parameter_share,
+            "state_share_of_operations": self.costs.operation_share,
+            "expected_speedup": self.costs.speedup,
+        }
 
 
-def sizes_of(source: FileSource, target: Path) -> Sizes:
+def sizes_of(source: FileSource, target: Path, plan: Plan) -> Sizes:
     """Of a checkpoint and the one that was made of it."""
     from aireprune.files import open_checkpoint
+    from aireprune.pruning.costs import costs
 
     before, after = source.checkpoint, open_checkpoint(target)
-    return Sizes((_parameters(before), _parameters(after)), (bytes_of(before.path), bytes_of(after.path)))
-
-
-def _parameters(checkpoint: Checkpoint) -> int:
-    """Entries of all tensors but the statistics of norms."""
-    return sum(
-        prod(shape)
-        for name, shape in checkpoint.shapes.items()
-        if not name.endswith(STATISTICS) and not name.startswith("batch_stats.")
+    written = bytes_of(after.path)
+    share = _entries(before.shapes) / max(_entries(after.shapes), 1)
+    read = bytes_of(before.path)
+    if read > LEFT_OUT * share * written:  # an optimiser's state, which is not copied, does not count
+        read = round(share * written)
+    return Sizes(
+        parameters=(_parameters(before.shapes), _parameters(after.shapes)),
+        bytes=(read, written),
+        costs=costs(source, plan),
     )
+
+
+def _entries(shapes: Mapping[str, Shape]) -> int:
+    return sum(map(prod, shapes.values()))
+
+
+def _parameters(shapes: Mapping[str, Shape]) -> int:
+    from aireprune.pruning.costs import is_parameter
+
+    return sum(prod(shape) for name, shape in shapes.items() if is_parameter(name))
 
 
 def bytes_of(path: Path) -> int:

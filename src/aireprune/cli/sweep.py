@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aireprune.cli.options import Checkpoint, Config, Json
-from aireprune.cli.output import percent, print_json, progress, say, table
+from aireprune.cli.output import notices, percent, print_json, progress, say, table
 
 if TYPE_CHECKING:
     from aireprune.experiments.cells import Result
@@ -56,35 +56,40 @@ def sweep(
     Safe ratios are chosen on validation examples and reported on test examples, with 95 % intervals and a paired test
     against the full model.
     """
-    from aireprune.api import load
-    from aireprune.experiments.figures import draw_sweep
-    from aireprune.experiments.request import SweepRequest, parse_ratios
+    from aireprune.experiments.request import make_sweep_request, parse_ratios
     from aireprune.experiments.sweep import run_sweep
-    from aireprune.experiments.variants import make_variants
+    from aireprune.pruning.source import open_file
+    from aireprune.reports.present import present_sweep
     from aireprune.tasks import load_task
 
-    request = SweepRequest(
-        variants=make_variants(methods.split(","), reduce.split(","), calibrated or calibrate is not None),
-        ratios=parse_ratios(ratios),
-        seeds=seeds,
-        examples=examples,
-        validation=examples,
-        calibrate=calibrate,
-        drop=max_drop,
+    request = make_sweep_request(
+        {
+            "methods": methods.split(","),
+            "reduce": reduce.split(","),
+            "ratios": parse_ratios(ratios),
+            "seeds": seeds,
+            "examples": examples,
+            "calibrated": calibrated,
+            "calibrate": calibrate,
+            "max_drop": max_drop,
+        }
     )
-    model, loaded = load(ckpt, config), load_task(task)
+    source = open_file(ckpt, config)
+    model, loaded = source.build(), load_task(task)
     with progress("the full model") as step:
 
         def show(found: Result, done: int, total: int) -> None:
             step(f"{found.key.variant} at {found.key.ratio:.0%}", done, total)
 
-        summary = run_sweep(model, loaded, request, out, show)
-    draw_sweep(summary, out)
+        summary = run_sweep(model, loaded, request, out, show, source.origin)
+    notices(present_sweep(out, source))
     if json:
         print_json(summary.to_dict())
         return
     _show(summary)
-    say(f"\nFiles: {out}/cells.jsonl, summary.json, curves.svg and profile-*.svg")
+    say(
+        f"\nOpen {out}/report.html. Data: cells.jsonl and summary.json beside it; figures: curves.svg and profile-*.svg"
+    )
 
 
 def _show(summary: Summary) -> None:

@@ -80,11 +80,11 @@ def run_demo(out: Path, report: Report = lambda what, done, total: None) -> Demo
             found.append(evaluate(pruner(Cell(variant, ratio)).model, task, task.test))
         accuracy[variant.name] = tuple(found)
     report("timing", total, total)
-    plan = pruner.plan(Cell(Variant.of("aire"), SHOWN_RATIO))
+    removed = pruner(Cell(Variant.of("aire"), SHOWN_RATIO))
     models = {
         "dense": dense,
-        "masked": pruner.apply(plan, mask=True),
-        "removed": pruner.apply(plan),
+        "masked": pruner.apply(removed.plan, mask=True),
+        "removed": removed.model,
         "balanced": pruner(Cell(Variant.of("aire", "balanced"), SHOWN_RATIO)).model,
     }
     demo = Demo(
@@ -92,7 +92,7 @@ def run_demo(out: Path, report: Report = lambda what, done, total: None) -> Demo
         full_accuracy=full,
         ratios=RATIOS,
         accuracy=accuracy,
-        plan=plan,
+        plan=removed.plan,
         models=compare(models, task, out),
         seconds=time.perf_counter() - began,
         folder=str(out),

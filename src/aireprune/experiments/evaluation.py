@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from torch import nn
 
 from aireprune.errors import AireError
 from aireprune.experiments.statistics import interval, normal_interval, paired_interval, paired_p_value
-from aireprune.pruning.settling import settled_by_task
-from aireprune.pruning.source import ConfigLike, open_file
+from aireprune.pruning.settling import as_settled, settled_by_task
+from aireprune.pruning.source import ConfigLike, FileSource, open_file
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import Compared, Report, compare, per_example
 from aireprune.tasks.material import Material
@@ -100,9 +101,10 @@ def judge(
     """Open what is given as a path, and judge it. batch: examples at a time. report(examples done, of how many)."""
     material = material.loaded()
     against = candidate.against
-    model, notices = _opened(candidate.model, candidate.config, against is None, material)
+    original = None if against is None else _opened(against, candidate.config, False)
+    full, notices, facts = (None, (), {}) if original is None else _built(original, material, {})
+    model, more, _ = _built(_opened(candidate.model, candidate.config, against is None), material, facts)
     task = material.for_model(model)
-    full, more = (None, ()) if against is None else _opened(against, candidate.config, False, material)
     return replace(evaluate_model(model, task, full, batch, report), notices=(*notices, *more))
 
 
@@ -130,19 +132,28 @@ def evaluate_model(
     )
 
 
-def _opened(
-    what: nn.Module | str | Path, config: ConfigLike, overrule: bool, material: Material
-) -> tuple[nn.Module, tuple[str, ...]]:
-    """A model, and what was found out about its file. overrule: the configuration goes before the file's own."""
+def _opened(what: nn.Module | str | Path, config: ConfigLike, overrule: bool) -> nn.Module | FileSource:
+    """A model, or a file that is not built yet. overrule: the configuration goes before the one beside the file."""
     if isinstance(what, nn.Module):
-        return what, ()
+        return what
     if not isinstance(what, str | Path):
         raise AireError(f"Expected a model or the path of a checkpoint, not a {type(what).__name__}.")
     path = Path(what)
     known = path.is_dir() or path.with_suffix(".json").exists()
-    source = open_file(path, None if known and not overrule else config)
-    settled = settled_by_task(source, material.for_model)
-    return settled.build(), settled.notices[len(source.notices) :]
+    return open_file(path, None if known and not overrule else config)
+
+
+def _built(
+    opened: nn.Module | FileSource, material: Material, known: Mapping[str, Any]
+) -> tuple[nn.Module, tuple[str, ...], Mapping[str, Any]]:
+    """The model, and what was found out about its file with the material, in words and as a configuration.
+
+    known: what was found out about another file of the same network.
+    """
+    if isinstance(opened, nn.Module):
+        return opened, (), {}
+    settled = settled_by_task(as_settled(opened, known), material.for_model)
+    return settled.build(), settled.notices[len(opened.notices) :], settled.settled
 
 
 def _comparison(task: Task, found: Compared) -> Comparison:

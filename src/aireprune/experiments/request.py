@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from aireprune.calibration.inputs import COUNT
 from aireprune.errors import AireError
 from aireprune.experiments.cells import Key
-from aireprune.experiments.variants import Variant
+from aireprune.experiments.variants import Variant, make_variants
+
+METHODS = ("aire", "last", "lamp", "global-hinf", "uniform-hinf", "global-magnitude", "uniform-magnitude", "random")
+RATIOS = tuple(round(0.1 * i, 1) for i in range(10))
+
+
+class SweepChoices(TypedDict, total=False):
+    """Keyword arguments of `aireprune.sweep`; see `SweepRequest` for their meaning.
+
+    methods, reduce: names. calibrated: method aire also with calibrated readouts. max_drop: what a safe ratio may cost.
+    """
+
+    methods: Sequence[str]
+    reduce: Sequence[str]
+    ratios: Sequence[float]
+    seeds: int
+    examples: int
+    calibrated: bool
+    calibrate: str | None
+    max_drop: float
 
 
 @dataclass(frozen=True)
@@ -69,6 +88,28 @@ class SweepRequest:
             "calibrate_count": self.calibrate_count,
             "drop": self.drop,
         }
+
+
+def make_sweep_request(choices: SweepChoices) -> SweepRequest:
+    """The request that keyword arguments make."""
+    unknown = sorted(set(choices) - SweepChoices.__optional_keys__)
+    if unknown:
+        known = sorted(SweepChoices.__optional_keys__)
+        raise AireError(f"There is no argument {unknown[0]}=. Arguments: {', '.join(known)}.")
+    calibrate, examples = choices.get("calibrate"), choices.get("examples", 1000)
+    return SweepRequest(
+        variants=make_variants(
+            choices.get("methods", METHODS),
+            choices.get("reduce", ("truncate",)),
+            choices.get("calibrated", False) or calibrate is not None,
+        ),
+        ratios=tuple(choices.get("ratios", RATIOS)),
+        seeds=choices.get("seeds", 3),
+        examples=examples,
+        validation=examples,
+        calibrate=calibrate,
+        drop=choices.get("max_drop", 1.0),
+    )
 
 
 def parse_ratios(text: str) -> tuple[float, ...]:

@@ -26,7 +26,7 @@ from aireprune.tasks.evaluate import per_example
 from aireprune.tasks.fit import check_fit
 from aireprune.training.lock import locked
 
-MAY_CHANGE = ("variants", "ratios", "drop")  # between two runs of one sweep
+MAY_CHANGE = ("variants", "ratios", "drop", "source")  # between two runs of one sweep
 Report = Callable[[Result, int, int], None]
 
 
@@ -36,16 +36,20 @@ def run_sweep(
     request: SweepRequest,
     folder: Path,
     report: Report = lambda result, done, total: None,
+    source: str | None = None,
 ) -> Summary:
-    """Do the cells that are not yet done, and return the summary. report(result, cells done, cells in all)."""
+    """Do the cells that are not yet done, and return the summary. report(result, cells done, cells in all).
+
+    source: where the model came from, for reports.
+    """
     check_fit(model, task)
     with locked(folder, "sweep"):
-        return _sweep(model, task, request, folder, report)
+        pruner = Pruner(model, lambda: sweep_inputs(task, request))
+        _agree(folder / "sweep.json", _description(task, request, pruner.fingerprint, source))
+        return _sweep(pruner, task, request, folder, report)
 
 
-def _sweep(model: nn.Module, task: Task, request: SweepRequest, folder: Path, report: Report) -> Summary:
-    pruner = Pruner(model, lambda: sweep_inputs(task, request))
-    _agree(folder / "sweep.json", _description(task, request, pruner.fingerprint))
+def _sweep(pruner: Pruner, task: Task, request: SweepRequest, folder: Path, report: Report) -> Summary:
     path = folder / "cells.jsonl"
     results = read_cells(path)
 
@@ -54,7 +58,7 @@ def _sweep(model: nn.Module, task: Task, request: SweepRequest, folder: Path, re
         append_cell(path, judged)
 
     if FULL not in results:
-        done(FULL, judge(model, task, request, FULL))
+        done(FULL, judge(pruner.source.module, task, request, FULL))
     todo = list(request.cells())
     for number, cell in enumerate(todo):
         if cell.key not in results:
@@ -82,9 +86,10 @@ def judge(model: nn.Module, task: Task, request: SweepRequest, key: Key, plan: P
     )
 
 
-def _description(task: Task, request: SweepRequest, fingerprint: str) -> dict[str, Any]:
-    """Everything the results depend on, as JSON has it."""
-    return {"task": task.name, "metric": task.metric, "fingerprint": fingerprint, **request.to_dict()}
+def _description(task: Task, request: SweepRequest, fingerprint: str, source: str | None) -> dict[str, Any]:
+    """Everything the results depend on, as JSON has it, and where the model came from."""
+    told = {"task": task.name, "metric": task.metric, "fingerprint": fingerprint, **request.to_dict()}
+    return told if source is None else {**told, "source": source}
 
 
 def _agree(path: Path, wanted: dict[str, Any]) -> None:

@@ -53,6 +53,7 @@ class Layer(Generic[Options]):
     options: Options  # what names and shapes do not say, in the family's own type
     groups: int = 1  # the states come in this many equal groups, of which equally many must stay
     rows: int = 1  # the modes lie in this many rows, which may keep different numbers and are stored equally long
+    carried: int = 2  # real numbers that a mode carries from step to step, per direction: 2 if it is complex
     feedthrough: str | None = None  # full name of D in y = C x + D u
     declared: Mapping[str, Cut] = field(default_factory=dict)  # full names of further tensors along its states
 

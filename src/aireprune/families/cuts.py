@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 import numpy as np
+
+from aireprune.arrays import Shape
 
 
 class Cut(Protocol):
@@ -17,6 +20,10 @@ class Cut(Protocol):
 
     def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
         """The removed states taken out; with `size`, silent states fill up to that many (per group)."""
+        ...
+
+    def entries(self, shape: Shape) -> int:
+        """How many entries of such an array belong to states."""
         ...
 
 
@@ -55,6 +62,9 @@ class AxisCut:
         out = values.take(np.maximum(index, 0), self.axis)
         out[(slice(None),) * self.axis + (np.flatnonzero(index < 0),)] = self.fill
         return out
+
+    def entries(self, shape: Shape) -> int:
+        return prod(shape[: self.axis]) * self.positions.size * prod(shape[self.axis + 1 :])
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,9 @@ class RaggedCut:
         out = np.take_along_axis(values, self._on_rows(front, values), axis=self.rows + 1)
         return np.where(self._on_rows(filled, values), np.asarray(self.fill, values.dtype), out)
 
+    def entries(self, shape: Shape) -> int:
+        return prod(shape)
+
 
 @dataclass(frozen=True)
 class Rescaled:
@@ -126,3 +139,6 @@ class Rescaled:
         out = self.cut.remove(values, kept, size) if self.cut else values.copy()
         out[self.start :] *= a**self.power
         return out
+
+    def entries(self, shape: Shape) -> int:
+        return self.cut.entries(shape) if self.cut else 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aireprune.arrays import Shape
 from aireprune.families.cuts import Cut
 
 
@@ -26,3 +27,6 @@ class GroupCut:
 
     def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
         return self.cut.remove(values, self._own(kept), size)
+
+    def entries(self, shape: Shape) -> int:
+        return self.cut.entries(shape)

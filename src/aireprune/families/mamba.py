@@ -108,7 +108,7 @@ class Mamba:
         eps = config.get("mixer_rms_eps", config.get("rms_norm_eps", 1e-6))
         options = MambaOptions(dt_rank=rank, bc_norm=bc_norm, norm_eps=float(eps))
         arrays = {role: prefix + leaf for role, leaf in roles.items()}
-        return Layer(self.name, prefix.rstrip("."), n * len(scans), arrays, options, groups=len(scans))
+        return Layer(self.name, prefix.rstrip("."), n * len(scans), arrays, options, groups=len(scans), carried=1)
 
     def describe(self, layers: list[Layer[MambaOptions]]) -> dict[str, Any]:
         return {}

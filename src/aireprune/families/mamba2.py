@@ -99,7 +99,8 @@ class Mamba2:
         if any(prefix + role in shapes for role in PROJECTIONS):
             units = _projected_units(shapes, prefix, options.values, groups)
             roles += PROJECTIONS
-        return Layer(self.name, prefix.rstrip("."), units, {role: prefix + role for role in roles}, options, groups)
+        arrays = {role: prefix + role for role in roles}
+        return Layer(self.name, prefix.rstrip("."), units, arrays, options, groups, carried=options.head_dim)
 
     def describe(self, layers: list[Layer[Mamba2Options]]) -> dict[str, Any]:
         return {}

@@ -13,7 +13,7 @@ from aireprune.errors import AireError
 from aireprune.files.configs import ConfigLike, find_config
 from aireprune.files.json_text import json_text
 from aireprune.files.links import refuse_own
-from aireprune.files.weights import Weights, check_names
+from aireprune.files.weights import Keys, Nested, Weights, check_names
 from aireprune.files.writing.atomic import atomic_paths, explained
 
 KINDS = {
@@ -43,6 +43,11 @@ class SingleCheckpoint:
         found = find_config(self.path, config, beside(self.path, "json"))
         self.config: Mapping[str, Any] = found.values
         self._sources = {self.path, beside(self.path, "json"), found.file or self.path}
+
+    @property
+    def within(self) -> Keys:
+        """The keys that lead to the state dict in a PyTorch file that holds more."""
+        return self._weights.within if isinstance(self._weights, Nested) else ()
 
     @property
     def shapes(self) -> Mapping[str, Shape]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -36,6 +36,16 @@ class Weights(Protocol):
 
     def copy_edited(self, target: Path, edits: Mapping[str, Edit]) -> Size:
         """Write an edited copy to `target`, which is new or empty."""
+        ...
+
+
+@runtime_checkable
+class Nested(Protocol):
+    """A file that holds more than its tensors."""
+
+    @property
+    def within(self) -> Keys:
+        """The keys that lead to the tensors; none if they are at the top."""
         ...
 
 

@@ -198,15 +198,20 @@ def _ssd_scan_backward(
     gy: Tensor,
     gfinal: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    from aireprune.kernels.numba.lanes import lane_count
     from aireprune.kernels.numba.ssd_backward import ssd_backward
 
-    ginitial = gfinal.clone(memory_format=torch.contiguous_format)
+    n = B.shape[-1]
+    fill = -n % lane_count(dense(x).dtype)
+    B, C, initial, ginitial = (F.pad(t, (0, fill)) for t in (B, C, initial, gfinal))  # states up to whole vectors
+    ginitial = ginitial.clone(memory_format=torch.contiguous_format)
     gx, gdt = x.new_empty(x.shape), x.new_empty(dt.shape)
     gA, gD = x.new_empty(dt.shape[::2]), x.new_empty(dt.shape[::2])
     gB, gC = x.new_zeros(B.shape), x.new_zeros(B.shape)
     inputs = [dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
     outputs = [t.numpy() for t in (ginitial, gx, gdt, gA, gB, gC, gD)]
     ssd_backward(*inputs, *_limits(low, high, x), dense(initial), dense(gy), *outputs)
+    gB, gC, ginitial = (t[..., :n].contiguous() for t in (gB, gC, ginitial))
     return gx, gdt, LOG2E * gA.sum(0), gB, gC, gD.sum(0), ginitial
 
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from aireprune.method.gramians import state_energies
 from aireprune.method.hinf import hinf_norm
+from aireprune.method.lowpass import slow_error
 from aireprune.method.reductions.base import Reduction
 from aireprune.method.system import ModalSystem
 
@@ -51,6 +52,7 @@ class LayerCertificate:
     error_energy: float  # exact squared H2 error
     pruned_energies: float  # sum of E_i over the error system's modes, as the paper adds them up
     relative_h2: float  # sqrt(error_energy / layer_energy)
+    slow_error: float | None = None  # under inputs that vary slowly: `aireprune.method.lowpass`
     notes: tuple[str, ...] = ()
 
     @property
@@ -87,6 +89,7 @@ def certify(name: str, reduction: Reduction, hinf: bool = True) -> LayerCertific
         error_energy=float(reduction.error_energy.sum()),
         pruned_energies=float(state_energies(error).sum()) if error.stable else math.inf,
         relative_h2=reduction.relative_error,
+        slow_error=slow_error(reduction) if error.stable else None,
         notes=notes,
     )
 

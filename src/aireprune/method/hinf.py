@@ -46,19 +46,43 @@ def hinf_norms(system: ModalSystem, stacked: bool = False) -> tuple[np.ndarray, 
     count = int(np.prod(system.batch))
     values, frequencies = np.zeros(count), np.zeros(count)
     if system.modes and count:
-        flat = ModalSystem(
-            system.log_radius.reshape(count, -1),
-            system.angle.reshape(count, -1),
-            system.b.reshape(count, *system.b.shape[-2:]),
-            system.c.reshape(count, *system.c.shape[-3:]),
-            system.conj,
-        )
+        flat = _flat(system, count)
         candidates = system.modes * (2 * len(OFFSETS) + 1) + GRID
         size = max(1, WORK // (candidates * 2 * system.modes * system.directions))
         for start in range(0, count, size):
             part = slice(start, start + size)
             values[part], frequencies[part] = _search(_Gain(flat.member(part), stacked))
     return values.reshape(system.batch), frequencies.reshape(system.batch)
+
+
+@single_threaded
+def gain(system: ModalSystem, omega: np.ndarray) -> np.ndarray:
+    """sigma_max of G(e^{iw}) at frequencies (F,); of a batch, which is block-diagonal, the largest at each of them. (F,)
+
+    Layers with more than EXACT_UP_TO inputs and outputs get the estimate, which is a close lower bound.
+    """
+    count = int(np.prod(system.batch))
+    found = np.zeros(len(omega))
+    if not system.modes or not count:
+        return found
+    flat = _flat(system, count)
+    size = max(1, WORK // (len(omega) * 2 * system.modes * system.directions))
+    for start in range(0, count, size):
+        part = _Gain(flat.member(slice(start, start + size)), stacked=False)
+        each = np.broadcast_to(omega, (len(part.c), len(omega)))
+        found = np.maximum(found, (part.exact(each) if part.small else part.estimate(each)).max(0))
+    return found
+
+
+def _flat(system: ModalSystem, count: int) -> ModalSystem:
+    """The `count` systems of a batch along one axis."""
+    return ModalSystem(
+        system.log_radius.reshape(count, -1),
+        system.angle.reshape(count, -1),
+        system.b.reshape(count, *system.b.shape[-2:]),
+        system.c.reshape(count, *system.c.shape[-3:]),
+        system.conj,
+    )
 
 
 class _Gain:

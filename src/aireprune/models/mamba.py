@@ -36,6 +36,9 @@ class MambaLayer(SelectiveLayer):
         self.D = nn.Parameter(torch.empty(d))
         self.out_proj = nn.Linear(d, config.d_model, bias=config.bias)
 
+    def extra_repr(self) -> str:
+        return f"states={self.states}"
+
     def scan_output(self, u: Tensor, cache: LayerCache | None = None) -> Tensor:
         x, z = self.in_proj(u).chunk(2, dim=-1)
         before = None if cache is None else cache.remember(x)

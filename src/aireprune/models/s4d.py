@@ -38,6 +38,10 @@ class S4DKernel(nn.Module):
         self.log_A_real = nn.Parameter(torch.empty(h, modes))
         self.A_imag = nn.Parameter(torch.empty(h, modes))
 
+    def extra_repr(self) -> str:
+        channels, modes = self.A_imag.shape
+        return f"channels={channels}, modes={modes}"
+
     def discrete(self) -> tuple[Tensor, Tensor]:
         """lam = exp(A dt) and w = 2 C (lam - 1)/A, (h, N) complex128: K_l = Re sum_j w_j lam_j^l."""
         a = torch.complex(-torch.exp(self.log_A_real.double()), self.A_imag.double())

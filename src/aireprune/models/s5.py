@@ -48,6 +48,9 @@ class S5SSM(DiagonalLayer):
             self.C = nn.Parameter(torch.empty(h, d * modes, 2))
         self.D = nn.Parameter(torch.empty(h))
 
+    def extra_repr(self) -> str:
+        return f"states={self.modes}"
+
     def readouts(self) -> list[Tensor]:
         if hasattr(self, "C1"):
             return [self.C1, self.C2]

@@ -5,11 +5,12 @@ The one place that chooses. Whatever a request names stays as it is; `AUTO` is r
     reduce    balanced wherever every layer is linear and time-invariant, with or without calibration inputs; truncate
               for selective layers, for masks, for thresholds (which are scores of states as they are) and for methods
               other than aire
-    method    aire
-    layout    uniform, one size for all layers, which stock code loads with one number changed; adaptive for our own
-              models and format, for masks, for layers of different sizes, and with epsilon, which lets layers go
+    method    aire; damage-calibrated for Mamba with calibration inputs
+    layout    uniform, one size for all layers, which stock code loads with one number changed and which does selective
+              models less harm; adaptive for our own linear models in our own format, for masks, for layers of different
+              sizes, and with epsilon, which lets layers go
 
-docs/results.md has the measurements behind the first two.
+The measurements behind this are in docs/results.md and docs/reductions.md.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from aireprune.pruning.request import AUTO, Job, Request
 from aireprune.pruning.source import ModuleSource, Source
 
 AnySource = TypeVar("AnySource", bound=Source)
+MEASURED = "damage-calibrated"
 TRUNCATED = "states are removed as they are (reduce='truncate')"
 
 
@@ -38,28 +40,40 @@ def settle(source: AnySource, job: Job, own: bool) -> tuple[AnySource, Job]:
         request = replace(request, layout=_layout(source, job, own))
         if request.units != job.units:
             source = replace(source, layers=find_layers(source.arrays, source.config, request.units, source.name))
-    method = "aire" if request.method == AUTO else request.method
+    if request.method == AUTO:
+        measured = request.reduce in (AUTO, "truncate") and _can_be_scored_on_data(source, job)
+        request = replace(request, method=MEASURED if measured else "aire", fallback=measured)
     if request.reduce != AUTO:
-        return source, replace(job, request=replace(request, method=method))
-    if job.mask or method != "aire" or request.budget.threshold is not None or _all_selective(source):
-        return source, replace(job, request=replace(request, method=method, reduce="truncate"))
+        return source, replace(job, request=request)
+    if job.mask or request.method != "aire" or request.budget.threshold is not None or _all_selective(source):
+        return source, replace(job, request=replace(request, reduce="truncate"))
     obstacle = _obstacle(source, request)
     if obstacle is None:
-        return source, replace(job, request=replace(request, method=method, reduce="balanced", fallback=True))
+        return source, replace(job, request=replace(request, reduce="balanced", fallback=True))
     source = replace(source, notices=(*source.notices, f"{obstacle}, so {TRUNCATED}."))
-    return source, replace(job, request=replace(request, method=method, reduce="truncate"))
+    return source, replace(job, request=replace(request, reduce="truncate"))
 
 
-def truncated(job: Job) -> Job:
-    """The job with states removed as they are."""
+def plainly(job: Job) -> Job:
+    """The job with states ranked by aire and removed as they are."""
     assert job.request is not None
-    return replace(job, request=replace(job.request, reduce="truncate", fallback=False))
+    return replace(job, request=replace(job.request, method="aire", reduce="truncate", fallback=False))
+
+
+def _can_be_scored_on_data(source: Source, job: Job) -> bool:
+    """Mamba-1 with inputs of the model; thresholds and horizons belong to scores without data."""
+    asked, calibration = job.request, job.calibration
+    if asked is None or asked.budget.threshold is not None or asked.horizon is not None:
+        return False
+    inputs = calibration is not None and calibration.source is not None and not job.mask
+    return inputs and all(layer.family == "mamba" for layer in source.layers)
 
 
 def _layout(source: Source, job: Job, own: bool) -> str:
     assert job.request is not None
     sizes = {layer.states // (layer.groups * layer.rows) for layer in source.layers}
-    return "adaptive" if own or job.mask or job.request.epsilon or len(sizes) > 1 else "uniform"
+    free = own and not _all_selective(source)
+    return "adaptive" if free or job.mask or job.request.epsilon or len(sizes) > 1 else "uniform"
 
 
 def _is_selective(layer: Layer[Any]) -> bool:

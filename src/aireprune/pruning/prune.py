@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aireprune.errors import AireError
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.pruning.calibrating import fitted_on_layers, measured_on_layers, read_calibration, read_layer_inputs
-from aireprune.pruning.defaults import TRUNCATED, settle, truncated
+from aireprune.pruning.defaults import TRUNCATED, plainly, settle
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan, require_lti
@@ -63,7 +64,7 @@ class Measured:
 def prune_module(source: ModuleSource, job: Job, measured: Measured | None = None) -> Pruned:
     """A smaller copy of a module. measured: what `measure` found for such a job, if it was asked before."""
     source, job = settle(source, job, own=source.is_own)
-    return _or_truncated(job, lambda settled: _prune_module(source, settled, measured))
+    return _or_plainly(job, lambda settled: _prune_module(source, settled, measured))
 
 
 def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> Pruned:
@@ -101,7 +102,7 @@ def prune_checkpoint(
     """
     refuse_existing(target, overwrite)
     source, job = settle(source, job, own=source.writes_own(target))
-    return _or_truncated(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))
+    return _or_plainly(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))
 
 
 def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool, report: Report) -> Pruned:
@@ -129,7 +130,7 @@ def prune_from_file(source: FileSource, job: Job) -> Pruned:
     """A smaller model of a checkpoint, in memory. It is planned on the file, under the names that the file has."""
     own = source.kind != "huggingface" and source.builder is None
     source, job = settle(source, job, own)
-    return _or_truncated(job, lambda settled: _prune_from_file(source, settled))
+    return _or_plainly(job, lambda settled: _prune_from_file(source, settled))
 
 
 def _prune_from_file(source: FileSource, job: Job) -> Pruned:
@@ -193,15 +194,22 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
     return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
 
 
-def _or_truncated(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
-    """What comes of the job, or, where a reduction that nobody asked for by name does not suit it, of plain removal."""
+def _or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
+    """What comes of the job, or, where a way that nobody named does not suit the model, of plain removal by aire."""
     try:
         return run(job)
-    except Unsuitable as problem:
-        if job.request is None or not job.request.fallback:
+    except AireError as problem:
+        request = job.request
+        if request is None or not request.fallback:
             raise
-        done = run(truncated(job))
-        return replace(done, notices=(*done.notices, f"{problem.reason}, so {TRUNCATED}."))
+        if isinstance(problem, Unsuitable):
+            why = f"{problem.reason}, so {TRUNCATED}."
+        elif find_method(request.method).measured:  # of a module whose inside is not known
+            why = f"states were ranked by method='aire' without data: {problem}"
+        else:
+            raise
+        done = run(plainly(job))
+        return replace(done, notices=(*done.notices, why))
 
 
 def plan_job(source: Source, job: Job) -> Pruned:
@@ -213,7 +221,7 @@ def plan_job(source: Source, job: Job) -> Pruned:
             check_damage(operate(source, plan, settled.evidence), plan, settled, settled.evidence)
         return Pruned(plan, source.notices)
 
-    return _or_truncated(job, run)
+    return _or_plainly(job, run)
 
 
 def check_job(source: Source, job: Job) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aireprune.pruning.source import FileSource
 
@@ -26,11 +26,11 @@ def is_open(source: FileSource) -> bool:
     return source.builder is None and source.kind != "huggingface" and question(source) is not None
 
 
-def as_settled(source: FileSource, other: FileSource) -> FileSource:
+def as_settled(source: FileSource, known: Mapping[str, Any]) -> FileSource:
     """The source with what was found out about another one of the same network."""
-    if not is_open(source) or not other.settled:
+    if not known or not is_open(source):
         return source
-    return replace(source, config={**source.config, **other.settled}, settled=other.settled)
+    return replace(source, config={**source.config, **known}, settled=known)
 
 
 def settled_by_inputs(source: FileSource, read: Callable[[], Inputs | None]) -> FileSource:

@@ -215,7 +215,7 @@ def _mamba2(task: Task, row: Hyperparameters, width: int, states: int) -> Mamba2
         d_output=task.classes,
         d_model=width,
         d_state=states,
-        head_dim=math.gcd(2 * width, 64 if width >= 128 else 8),
+        head_dim=math.gcd(2 * width, 64 if width >= 128 else 16),
         layers=row.layers,
         mode=_mode(task),
         retrieval=task.pairs,

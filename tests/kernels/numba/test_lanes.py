@@ -67,3 +67,18 @@ def test_functions_of_vectors(name, dtype, splits, monkeypatch):
     x[::3] = np.nan
     run(x, y, lane_count(dtype))
     np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_sum_of_the_lanes(dtype):
+    @intrinsic
+    def total(typing_context, x):
+        def codegen(context, builder, signature, args):
+            v = Lanes(context, builder, x.dtype)
+            return v.total(v.load(v.start(signature.args[0], args[0]), context.get_constant(types.intp, 0)))
+
+        return x.dtype(x), codegen
+
+    run = njit(lambda x: total(x))
+    powers = 2.0 ** np.arange(lane_count(dtype))  # every lane counts once
+    assert run(powers.astype(dtype)) == powers.sum()

@@ -53,6 +53,11 @@ class TorchFile:
             names = shown(", ".join(dropped))
             self.notices.append(f"{shown(path.name)}: {names} would not fit pruned weights and is left out of a copy.")
 
+    @property
+    def within(self) -> Keys:
+        """The keys that lead to the state dict."""
+        return tuple(self._keys)
+
     def __getitem__(self, name: str) -> np.ndarray:
         tensor = self._tensors[name][1]
         self._layout.check(tensor)

@@ -127,6 +127,16 @@ class Lanes:
         signature = ir.FunctionType(self.vector, [self.vector] * 3)
         return self.builder.call(cgutils.get_or_insert_function(self.builder.module, signature, name), [a, b, c])
 
+    def total(self, x):
+        """The sum of the lanes, a number: halves are added until one lane is left."""
+        half = self.count // 2
+        while half:
+            lanes = [ir.Constant(ir.IntType(32), (lane + half) % self.count) for lane in range(self.count)]
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), self.count), lanes)
+            x = self.add(x, self.builder.shuffle_vector(x, ir.Constant(self.vector, ir.Undefined), mask))
+            half //= 2
+        return self.builder.extract_element(x, ir.Constant(ir.IntType(32), 0))
+
     def rotate(self, lr, li, xr, xi):
         """lam x, complex"""
         return self.sub(self.mul(lr, xr), self.mul(li, xi)), self.add(self.mul(lr, xi), self.mul(li, xr))

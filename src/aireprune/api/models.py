@@ -1,13 +1,12 @@
-"""The public functions. Each takes a model in memory or a path to a checkpoint."""
+"""Models and checkpoints: load, plan, prune, calibrate, save."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from aireprune.errors import AireError, Notice
+from aireprune.api.notices import tell
 from aireprune.families import StateAxes, Units
 from aireprune.files.base import Checkpoint
 from aireprune.method.methods import METHODS, Method
@@ -30,19 +29,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from aireprune.calibration.inputs import InputSource
-    from aireprune.experiments.evaluation import Evaluation
-    from aireprune.tasks import Task
 
     ModelOrPath = nn.Module | str | Path
-
-
-class EvaluationChoices(TypedDict, total=False):
-    """Keyword arguments of `evaluate` besides the models and what they are judged on."""
-
-    window: int | None
-    count: int | None
-    batch: int | None
-    config: ConfigLike
 
 
 def methods() -> dict[str, Method]:
@@ -112,7 +100,7 @@ def plan(
     if isinstance(source, FileSource):  # as `prune_file` decides for a copy of the same kind
         job = with_short_rows(job, source)
     done = plan_job(source, job)
-    _tell(done.notices)
+    tell(done.notices)
     return done.plan
 
 
@@ -139,7 +127,7 @@ def prune(
     job = make_job(plan, choices)
     source = open_source(model_or_path, config, job.units, module)
     done = prune_from_file(source, job) if isinstance(source, FileSource) else prune_module(source, job)
-    _tell(done.notices)
+    tell(done.notices)
     assert done.model is not None
     return done.model
 
@@ -156,10 +144,10 @@ def calibrate(full: nn.Module, reduced: nn.Module, inputs: InputSource, count: i
     from aireprune.calibration.subject import find_subject
 
     given = read_inputs(inputs, count)
-    _tell(check_inputs(full, given))
+    tell(check_inputs(full, given))
     fitted, fit = fit_if_it_helps(find_subject(open_module(full), given), open_module(reduced), given)
     if not fit.helped:
-        _tell([DID_NOT_HELP])
+        tell([DID_NOT_HELP])
     return fitted
 
 
@@ -181,40 +169,5 @@ def prune_file(
     """
     job = make_job(plan, choices)
     done = prune_checkpoint(open_file(source, config, job.units, module), Path(target), job, overwrite)
-    _tell(done.notices)
+    tell(done.notices)
     return done.plan
-
-
-def evaluate(
-    model_or_path: ModelOrPath,
-    *,
-    task: Task | str | None = None,
-    text: str | Path | None = None,
-    against: ModelOrPath | None = None,
-    **choices: Unpack[EvaluationChoices],
-) -> Evaluation:
-    """How good a model is, with 95 % intervals: its accuracy on the test split of a task, or how well it predicts text.
-
-    task: a task, its name, or an .npz file of your own. text: UTF-8 text, read with the tokenizer of a Hugging Face folder
-    or byte by byte by models of bytes, or a .npy file of tokens; judged in bits per byte and perplexity per token, in
-    windows of window=1024 tokens (fewer if the text is shorter). against: the full model, for both scores side by side,
-    the share of equal answers and the mean KL divergence. count: use the first so many examples or windows. batch: so
-    many at a time. config: as in `load`; beside `against`, for the file of the two that has none.
-    """
-    from aireprune.experiments.evaluation import Candidate, judge
-    from aireprune.tasks.material import Material
-
-    unknown = sorted(set(choices) - EvaluationChoices.__optional_keys__)
-    if unknown:
-        raise AireError(
-            f"There is no argument {unknown[0]}=. Arguments: {', '.join(sorted(EvaluationChoices.__optional_keys__))}."
-        )
-    material = Material(task=task, text=text, window=choices.get("window"), count=choices.get("count"))
-    candidate = Candidate(model=model_or_path, against=against, config=choices.get("config"))
-    return judge(candidate, material, choices.get("batch"))
-
-
-def _tell(notices: Iterable[str]) -> None:
-    """Python's way to say something without failing; the command line prints notes instead."""
-    for notice in notices:
-        warnings.warn(notice, Notice, stacklevel=3)

@@ -1,0 +1,21 @@
+"""The public functions. Each takes a model in memory or a path to a checkpoint."""
+
+from aireprune.api.models import accelerate, calibrate, load, methods, plan, prune, prune_file, save
+from aireprune.api.studies import evaluate, explore, inspect, report, score, sweep
+
+__all__ = [
+    "accelerate",
+    "calibrate",
+    "evaluate",
+    "explore",
+    "inspect",
+    "load",
+    "methods",
+    "plan",
+    "prune",
+    "prune_file",
+    "report",
+    "save",
+    "score",
+    "sweep",
+]

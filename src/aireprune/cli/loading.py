@@ -1,0 +1,66 @@
+"""How to load what was written: the last line of `aire prune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aireprune.families import Layer
+    from aireprune.pruning.plan import Plan
+    from aireprune.pruning.source import FileSource
+
+
+def how_to_load(source: FileSource, target: Path, plan: Plan, mask: bool) -> str:
+    """Code that loads the copy of `source` at `target`, with the one number that stock code needs changed."""
+    from aireprune.pruning.surgery import stored_sizes
+
+    sizes = stored_sizes(source.layers, plan, mask)
+    if source.writes_own(target):
+        return f'Load it: aireprune.load("{target}")'
+    if source.kind == "huggingface":
+        return f"Load it: {_pretrained(source.config, target, len(set(sizes)) > 1)}"
+    if len(set(sizes)) > 1:
+        return f'Load it: aireprune.load("{target}"), or its own class with layers of {_listed(sizes)} states'
+    return f"Load it: {_stock(source, target)}{'' if mask else _changed(source.layers[0], sizes[0])}"
+
+
+def _pretrained(config: Mapping[str, Any], target: Path, varied: bool) -> str:
+    names = config.get("architectures") or [""]
+    if varied:
+        return f'aireprune.load("{target}")'
+    if "model_type" not in config:  # mamba_ssm
+        return f'MambaLMHeadModel.from_pretrained("{target}")'
+    name = str(names[0])
+    factory = "AutoModelForCausalLM" if name.endswith("ForCausalLM") else name or "AutoModel"
+    return f'{factory}.from_pretrained("{target}")'
+
+
+def _stock(source: FileSource, target: Path) -> str:
+    """A single file, as its own code loads it."""
+    if source.kind == "flax":
+        return f'flax.serialization.msgpack_restore(open("{target}", "rb").read())'
+    if source.kind == "safetensors":
+        return f'model.load_state_dict(safetensors.torch.load_file("{target}"))'
+    from aireprune.files.single import SingleCheckpoint
+
+    checkpoint = source.checkpoint
+    keys = checkpoint.within if isinstance(checkpoint, SingleCheckpoint) else ()
+    return f'model.load_state_dict(torch.load("{target}"){"".join(f"[{key!r}]" for key in keys)})'
+
+
+def _changed(layer: Layer[Any], size: int) -> str:
+    """The number that changed, as the class that such layers come from calls it."""
+    if layer.family in ("mamba", "mamba2"):
+        return f", made with d_state={size}"
+    if layer.family == "s4d":  # a stored mode is a pair of states
+        return f", made with d_state={2 * size}"
+    if layer.family == "s5" and layer.options.halves:
+        return f", made with ssm_size={2 * size} (one block)"
+    return f", made with {size} states"
+
+
+def _listed(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes[:8])) + (", …" if len(sizes) > 8 else "")

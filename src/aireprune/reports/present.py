@@ -1,0 +1,28 @@
+"""What a sweep's folder gets besides its data: figures, and the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aireprune.errors import AireError
+from aireprune.extras import is_installed
+from aireprune.reports.gather import document_of
+from aireprune.reports.page import write_page
+from aireprune.reports.place import page_path
+from aireprune.reports.subject import AnySource, find_subject
+
+
+def present_sweep(folder: Path, original: AnySource) -> tuple[str, ...]:
+    """Write report.html and, where matplotlib is installed, curves.svg and profile-VARIANT.svg; what to say about it."""
+    from aireprune.experiments.figures import draw_sweep
+
+    subject = find_subject(folder, original)
+    assert subject.sweep is not None
+    try:
+        write_page(document_of(subject), page_path(folder))
+    except AireError as problem:  # hours of work are in the folder: they count, the page does not
+        return (f"no report was written. {problem}",)
+    if not is_installed("matplotlib"):
+        return ("figures as SVG need matplotlib, which is not installed; report.html has them all.",)
+    draw_sweep(subject.sweep.summary, folder)
+    return ()
