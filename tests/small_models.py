@@ -8,6 +8,9 @@ from torch import nn
 
 from aireprune.models.mamba import MambaModel
 from aireprune.models.mamba import initialize as initialize_mamba
+from aireprune.models.mamba2 import Mamba2Model
+from aireprune.models.mamba2 import initialize as initialize_mamba2
+from aireprune.models.mamba2_config import Mamba2Config
 from aireprune.models.mamba_config import MambaConfig
 from aireprune.models.s4d import S4DModel
 from aireprune.models.s4d import initialize as initialize_s4d
@@ -34,12 +37,18 @@ def mamba() -> MambaModel:
     return initialize_mamba(MambaModel(config), 1).eval()
 
 
+def mamba2(**changes: object) -> Mamba2Model:
+    config = {"d_input": 2, "d_output": 3, "d_model": 8, "layers": 2, "d_state": 12, "head_dim": 4, "n_groups": 2}
+    return initialize_mamba2(Mamba2Model(Mamba2Config.from_dict({**config, **changes})), 1).eval()
+
+
 MODELS = {
     "s5": s5,
     "s5 post-norm": lambda: s5(prenorm=False, batchnorm=True, bidirectional=False),
     "s5 two ways": lambda: s5(bidirectional=True, batchnorm=True),
     "s4d": s4d,
     "mamba": mamba,
+    "mamba2": mamba2,
 }
 
 

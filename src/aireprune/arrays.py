@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -34,3 +35,15 @@ class Replaced:
 def instead(values: np.ndarray) -> Edit:
     """The edit that puts `values` in the place of an array."""
     return lambda old: values
+
+
+@dataclass(frozen=True)
+class Added:
+    """The edit that makes an array where there was none. like: the name of an array beside which it is stored, in the
+    same precision."""
+
+    values: np.ndarray
+    like: str
+
+    def __call__(self, old: np.ndarray) -> np.ndarray:
+        return self.values

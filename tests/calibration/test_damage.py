@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from small_models import inputs, mamba, s4d
+from small_models import distance, inputs, mamba, mamba2, s4d
 
 import aireprune
 from aireprune import AireError
@@ -60,3 +60,32 @@ def test_measured_energy_is_the_energy_of_the_states_own_output() -> None:
             energies.append(float(y.square().sum()))
     ratio = scores[0] / np.array(energies)
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["aire-calibrated", "damage-calibrated"])
+def test_measured_methods_prune_mamba2(method: str) -> None:
+    """In the layout that stock code loads, closer to the full model than by the data-free energy."""
+    full, x = mamba2(), inputs(32)
+    measured, plain = (
+        aireprune.prune(full, method=name, ratio=0.75, reduce="truncate", layout="uniform", **given)
+        for name, given in ((method, {"calibrate": x}), ("aire", {}))
+    )
+    assert measured.config.state_sizes == plain.config.state_sizes == (3, 3)
+    assert distance(full, measured, inputs(16, seed=1)) < distance(full, plain, inputs(16, seed=1))
+
+
+def test_scores_of_mamba2_are_those_of_its_moments() -> None:
+    """A state whose C is silenced puts out nothing; a state that equals another can go at no loss."""
+    model = mamba2(n_groups=1)
+    layer, n = model.layers[0], model.config.d_state
+    first, d = 2 * model.config.inner, model.config.inner
+    with torch.no_grad():
+        layer.in_proj.weight[first + n + 3] = layer.conv1d.bias[d + n + 3] = 0
+        layer.in_proj.weight[first + 5] = layer.in_proj.weight[first + 4]
+        for channels in (layer.conv1d.weight, layer.conv1d.bias):
+            channels[d + 5] = channels[d + 4]
+    subject, given = find_subject(open_module(model), read_inputs(inputs())), read_inputs(inputs())
+    (energies, _), (losses, _) = (measured_scores(subject, given, name) for name in ("measured-energy", "damage"))
+    assert energies[3] == 0
+    assert (np.delete(energies, 3) > 0).all()
+    assert losses[[4, 5]].min() < 1e-3 * np.median(losses)

@@ -34,7 +34,8 @@ def test_layout() -> None:
     for d_mlp in (0, 7):
         (layer,) = FAMILY.find(layer_arrays(d_mlp=d_mlp), {"n_groups": 2})
         assert (layer.states, layer.groups) == (2 * N, 2)
-        assert layer.options == Mamba2Options(first_row=2 * d_mlp + 2 * HEADS * P, first_channel=HEADS * P, head_dim=P)
+        first_row = 2 * d_mlp + 2 * HEADS * P
+        assert layer.options == Mamba2Options(first_row=first_row, first_channel=HEADS * P, head_dim=P, values=N)
     (layer,) = FAMILY.find(layer_arrays(groups=1, bias=False, norm=False), {})
     assert (layer.states, layer.groups) == (N, 1)
     assert set(layer.arrays) == {"A_log", "dt_bias", "in_proj.weight", "conv1d.weight"}
@@ -100,3 +101,54 @@ def test_other_layers_with_a_log_are_left_alone() -> None:
         )
         == []
     )
+
+
+def test_projected_layers_by_sampling() -> None:
+    """Units are the rows of the projections, and E[B^2] is that of the projected values, drawn independently."""
+    arrays, groups, rng = layer_arrays(), 2, np.random.default_rng(2)
+    plain = FAMILY.find(arrays, {"n_groups": groups})[0]
+    for name in ("B_proj", "C_proj"):
+        arrays[name] = rng.normal(size=(groups * 3, N))
+    (layer,) = FAMILY.find(arrays, {"n_groups": groups})
+    assert (layer.states, layer.options.values) == (groups * 3, N)
+    assert {name: cut.remove(arrays[name], np.array([0, 4])).shape for name, cut in FAMILY.cuts(layer).items()} == {
+        "B_proj": (2, N),
+        "C_proj": (2, N),
+    }
+    draws = rng.normal(size=(200_000, K, MODEL))
+    rows, first = slice(2 * HEADS * P, 2 * HEADS * P + 2 * groups * N), HEADS * P
+    values = []
+    for row, bias, taps, shift in zip(
+        arrays["in_proj.weight"][rows],
+        arrays["in_proj.bias"][rows],
+        arrays["conv1d.weight"][first:, 0],
+        arrays["conv1d.bias"][first:],
+        strict=True,
+    ):
+        s = rng.permutation(((draws @ row + bias) * taps).sum(1)) + shift  # shuffled: independent of the other values
+        values.append(s / (1 + np.exp(-s)))
+    b, c = np.array(values).reshape(2, groups, N, -1)
+    made = [np.einsum("gkn,gnt->gkt", arrays[f"{x}_proj"].reshape(groups, 3, N), y) for x, y in (("B", b), ("C", c))]
+    expected = [np.square(one).mean(-1).ravel() for one in made]
+    found, before = FAMILY.states(layer, arrays), FAMILY.states(plain, arrays)
+    np.testing.assert_allclose(found.c2[0, :, 0], expected[1], rtol=0.03)
+    per_head = found.b2[:, 0] / expected[0]
+    step = (before.b2 / np.square(b).mean(-1).ravel()[:, None]).reshape(groups, N, -1)[:, 0, 0]
+    np.testing.assert_allclose(per_head.reshape(groups, 3), np.repeat(step[:, None], 3, 1), rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"B_proj": (6, N)}, "C_proj is missing"),
+        ({"B_proj": (6, N + 1), "C_proj": (6, N)}, "B_proj has shape"),
+        ({"B_proj": (6, N), "C_proj": (4, N)}, "C_proj has shape"),
+        ({"B_proj": (5, N), "C_proj": (5, N)}, "5 rows, which are no 2 equal groups"),
+    ],
+)
+def test_projections_that_do_not_fit(changes: dict[str, tuple[int, int]], message: str) -> None:
+    arrays = layer_arrays()
+    for name, shape in changes.items():
+        arrays[name] = np.ones(shape)
+    with pytest.raises(AireError, match=message):
+        FAMILY.find(arrays, {"n_groups": 2})

@@ -9,6 +9,7 @@ import torch
 from file_helpers import failing, half, listing
 from safetensors.torch import load_file, save_file
 
+from aireprune.arrays import Added
 from aireprune.errors import AireError
 from aireprune.files import Raw, open_checkpoint, write_folder
 
@@ -238,3 +239,36 @@ def test_targets_that_hold_what_is_read(tmp_path):
     with pytest.raises(AireError, match=r"other holds .*config.json, which is being read"):
         checkpoint.write(tmp_path / "other", {}, overwrite=True)
     assert given.exists()
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_new_tensors_stand_beside_old_ones(tmp_path, sharded):
+    source = make(tmp_path / "in", sharded)
+    new, wide = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((6, 2), np.float32)
+    edits = {"layers.1.proj": Added(new, "layers.1.out"), "layers.0.out": lambda old: wide}
+    open_checkpoint(source).write(tmp_path / "out", edits)
+    found, before = read(tmp_path / "out"), weights()
+    assert found.keys() == {*before, "layers.1.proj"}
+    assert found["layers.1.proj"].dtype == torch.float16
+    np.testing.assert_array_equal(found["layers.1.proj"].float().numpy(), new)
+    assert all(torch.equal(found[name], before[name]) for name in before if name != "layers.0.out")
+    assert open_checkpoint(tmp_path / "out").shapes["layers.1.proj"] == (2, 3)
+    if sharded:
+        index = json.loads((tmp_path / "out" / INDEX).read_text())
+        assert index["weight_map"]["layers.1.proj"] == index["weight_map"]["layers.1.out"]
+        assert index["metadata"]["total_parameters"] == sum(tensor.numel() for tensor in found.values())
+
+
+def test_new_tensors_are_refused_where_they_cannot_be_stored(tmp_path):
+    new = Added(np.ones((2, 3), np.float32), "layers.1.out")
+    folder = open_checkpoint(make(tmp_path / "bin", sharded=False, kind="bin"))
+    with pytest.raises(AireError, match="would get a new tensor layers"):
+        folder.write(tmp_path / "out", {"layers.1.proj": new})
+    folder = open_checkpoint(make(tmp_path / "in", sharded=False))
+    with pytest.raises(AireError, match=r"no tensor layers\.1\.proj to edit"):
+        folder.write(tmp_path / "out", {"layers.1.proj": Added(new.values, "layers.9.out")})
+    with pytest.raises(AireError, match="not finite"):
+        folder.write(tmp_path / "out", {"layers.1.proj": Added(new.values * np.nan, "layers.1.out")})
+    with pytest.raises(AireError, match="a target without a suffix"):
+        open_checkpoint(tmp_path / "in" / "model.safetensors").write(tmp_path / "o.safetensors", {"layers.1.proj": new})
+    assert not (tmp_path / "out").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,14 +59,62 @@ def test_the_layer_is_transformers_mixer(groups, bias):
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-4, atol=1e-5 * scale, msg=name)
 
 
-def test_decoding_continues_a_prefix():
-    model = small(mode="tokens", states=[6, 2])
+PROJECTED = {"states": [4, 2], "projected_from": [6, 6]}
+
+
+@pytest.mark.parametrize("changes", [{"states": [6, 2]}, PROJECTED])
+def test_decoding_continues_a_prefix(changes):
+    model = small(mode="tokens", **changes)
     tokens = torch.arange(24).reshape(2, 12) % 3
     with torch.no_grad():
         whole, caches = model(tokens), model.new_caches(2)
         parts = [model(piece, caches=caches) for piece in tokens.split([5, 4, 1, 1, 1], dim=1)]
     assert whole.shape == (2, 12, 5)
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_a_projection_onto_some_of_the_states_is_their_removal():
+    full, x, kept = small(), draw(2, 40, 3), [0, 2, 5]
+    less = small(states=[3, 6], projected_from=[6, 6])
+    less.load_state_dict(full.state_dict(), strict=False)
+    for matrix in (less.layers[0].B_proj, less.layers[0].C_proj):
+        matrix.data = torch.eye(6)[kept].repeat(2, 1)
+    assert less.layers[1].B_proj is None
+    plan = aireprune.plan(full, ratio=0.25)
+    layers = [replace(plan.layers[0], kept=(0, 2, 5, 6, 8, 11)), replace(plan.layers[1], kept=tuple(range(12)))]
+    removed = aireprune.prune(full, replace(plan, layers=tuple(layers)))
+    with torch.no_grad():
+        torch.testing.assert_close(less(x), removed(x), rtol=1e-5, atol=1e-5)
+
+
+def test_mixing_states_changes_nothing():
+    """B' = R'B and C' = S'C with R'S = I, on a layer whose other states are silent."""
+    model, x = small(states=[4, 6], projected_from=[6, 6], n_groups=1), draw(2, 40, 3)
+    layer, mix = model.layers[0], torch.linalg.qr(draw(4, 4))[0] @ torch.diag(torch.tensor([0.5, 2.0, 1.0, 3.0]))
+    with torch.no_grad():
+        layer.B_proj.copy_(torch.eye(6)[:4])
+        layer.C_proj.copy_(torch.eye(6)[:4])
+        expected = model(x)
+        layer.B_proj.copy_(mix.T @ torch.eye(6)[:4])
+        layer.C_proj.copy_(torch.linalg.inv(mix) @ torch.eye(6)[:4])
+        torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_projected_model_is_stored_pruned_and_trained(tmp_path: Path):
+    model, x = small(**PROJECTED), draw(2, 40, 3)
+    aireprune.save(model, tmp_path / "projected")
+    loaded = aireprune.load(tmp_path / "projected")
+    assert loaded.config.state_sizes == (4, 2)
+    assert loaded.config.gate_sizes == (6, 6)
+    plan = aireprune.plan(model, ratio=0.5)
+    masked, removed = aireprune.prune(model, plan, mask=True), aireprune.prune(model, plan)
+    assert sum(removed.config.state_sizes) == 3
+    assert removed.config.gate_sizes == (6, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(x), model(x), rtol=0, atol=0)
+        torch.testing.assert_close(removed(x), masked(x), rtol=1e-4, atol=1e-5)
+    model.train()(x).square().mean().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
 def test_a_cache_holds_the_last_inputs_only():
@@ -151,11 +200,18 @@ def test_poles_and_steps_at_the_start():
 
 
 def test_configuration_round_trip():
-    for config in (SMALL, SMALL.with_states((3, 1)), Mamba2Config(1, 2, 8, 1, head_dim=8, norm="layer", bias=True)):
+    projected = Mamba2Config.from_dict({**SMALL.to_dict(), **PROJECTED})
+    for config in (
+        SMALL,
+        SMALL.with_states((3, 1)),
+        projected,
+        Mamba2Config(1, 2, 8, 1, head_dim=8, norm="layer", bias=True),
+    ):
         model = Mamba2Model(config)
         shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
         inferred = Mamba2Config.infer(shapes, config.n_groups)
         assert inferred.state_sizes == config.state_sizes
+        assert inferred.gate_sizes == config.gate_sizes
         Mamba2Model(inferred).load_state_dict(model.state_dict())
         assert Mamba2Config.from_dict(config.to_dict()) == config
         layers = find_layers(ModuleArrays(model), config.to_dict())
@@ -166,6 +222,12 @@ def test_configuration_round_trip():
 def test_heads_that_do_not_fit(change):
     with pytest.raises(AireError, match="16 channels cannot be divided into"):
         Mamba2Config.from_dict({**SMALL.to_dict(), **change})
+
+
+@pytest.mark.parametrize("sizes", [[6], [3, 6], [6, 6, 6]])
+def test_projections_that_do_not_fit(sizes):
+    with pytest.raises(AireError, match="projected_from is"):
+        small(states=[4, 4], projected_from=sizes)
 
 
 def test_what_is_not_our_layout():

@@ -1,70 +1,86 @@
-"""Measured covariances of the states of the full model, for balancing and refitting (docs/method.md section 5).
+"""Measured covariances of the states of the full model, for balancing, refitting and projecting (docs/method.md section 5).
 
 Every layer is driven by what it reads in the full model. E of (Re x, Im x) takes the place of the closed-form P, which
 is the same under white noise. The states are those of the layer as `ModalSystem`, so that the covariance is in the
 basis the reductions work in. Both directions of a bidirectional layer are averaged.
+
+Of a Mamba-2 layer, the moments of its gates and states are measured (`aireprune.calibration.head_moments`).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from aireprune.calibration.calls import Call
+from aireprune.calibration.head_mixers import HeadMixer
+from aireprune.calibration.head_moments import HeadMoments
 from aireprune.calibration.inputs import Inputs
-from aireprune.calibration.moments import TOKENS
+from aireprune.calibration.moments import gram
 from aireprune.calibration.readouts import MODES_AT_ONCE, stride_for
 from aireprune.calibration.response import Response, response
-from aireprune.calibration.running import running
 from aireprune.calibration.sites import Site
 from aireprune.calibration.subject import Subject
+from aireprune.calibration.watching import watch
 from aireprune.kernels.channel_states import by_channel, channel_features
 from aireprune.method.system import ModalSystem
 
 LIFT = 1e-9  # of the mean variance, added to every variance
 
 
-@torch.no_grad()
 def measured_covariances(full: Subject, inputs: Inputs) -> list[np.ndarray | None]:
     """Covariances of the real states of every layer, (*batch, 2n, 2n), in one pass over the inputs.
 
-    None for layers that are selective or are not called.
+    Of Mamba-2 layers, the moments M and P, (2, groups, N, N). None for other selective layers, for layers whose inside
+    is not known, and for those that are not called.
     """
-    with running(full.module):
-        sites = [site for site in full.sites if site.lti]
-        sums = {site.layer.name: _Watch(site, response(site.layer, full.arrays), inputs.batches) for site in sites}
-        hooks = [
-            full.module.get_submodule(site.module).register_forward_pre_hook(
-                sums[site.layer.name].hook, with_kwargs=True
-            )
-            for site in sites
-        ]
-        try:
-            for number in range(inputs.batches):
-                inputs[number].on(full.module)
-        finally:
-            for hook in hooks:
-                hook.remove()
-    found = {name: watch.moments.covariance() for name, watch in sums.items() if watch.moments is not None}
-    return [found.get(layer.name) for layer in full.layers]
+    sums = {site.layer.name: _watch_for(full, site, inputs.batches) for site in full.sites}
+    found = {name: sum_ for name, sum_ in sums.items() if sum_ is not None}
+    watch(full, (inputs[number] for number in range(inputs.batches)), {name: sum_.add for name, sum_ in found.items()})
+    return [found[layer.name].covariance() if layer.name in found else None for layer in full.layers]
+
+
+def _watch_for(full: Subject, site: Site, batches: int) -> _Watch | _HeadWatch | None:
+    if site.lti:
+        return _Watch(site, response(site.layer, full.arrays), batches)
+    if site.layer.family == "mamba2" and site.gates:
+        return _HeadWatch(HeadMixer(full.module.get_submodule(site.module), site.layer), batches)
+    return None
 
 
 class _Watch:
-    """Adds up what a site reads."""
+    """Adds up what a linear layer reads."""
 
     def __init__(self, site: Site, layer: Response, batches: int):
         self.site, self.layer, self.batches = site, layer, batches
         self.moments: StateMoments | None = None
 
-    def hook(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        u = self.site.read(Call(args, kwargs)).float()
+    def add(self, call: Call) -> None:
+        u = self.site.read(call).float()
         if self.moments is None:
             tokens = u.shape[0] * u.shape[1] * self.batches
             self.moments = StateMoments(self.layer, stride_for(tokens))
         self.moments.add(u)
+
+    def covariance(self) -> np.ndarray | None:
+        return None if self.moments is None else self.moments.covariance()
+
+
+class _HeadWatch:
+    """Adds up what happens inside a Mamba-2 layer."""
+
+    def __init__(self, mixer: HeadMixer, batches: int):
+        self.mixer, self.batches = mixer, batches
+        self.moments: HeadMoments | None = None
+
+    def add(self, call: Call) -> None:
+        if self.moments is None:
+            self.moments = HeadMoments(self.mixer, call.first[..., 0].numel() * self.batches)
+        self.moments.add(self.mixer.inside(call))
+
+    def covariance(self) -> np.ndarray | None:
+        return None if self.moments is None else self.moments.moments()
 
 
 class StateMoments:
@@ -86,7 +102,7 @@ class StateMoments:
         if not self.system.batch:
             x = self.layer.states(u).flatten(0, 2)
             self.rows += len(x)
-            self.sum += _gram(x)
+            self.sum += gram(x)
             return
         lam, size = torch.from_numpy(self.system.lam), max(1, MODES_AT_ONCE // self.system.modes)
         stride = min(self.stride, u.shape[1])
@@ -95,7 +111,7 @@ class StateMoments:
         for start in range(0, u.shape[-1], size):
             part = slice(start, start + size)
             x = channel_features(lam[part], drive[part], stride, self.system.directions)
-            self.sum[part] += sum(_gram(one) for one in x.chunk(self.system.directions, -1))
+            self.sum[part] += sum(gram(one) for one in x.chunk(self.system.directions, -1))
 
     def covariance(self) -> np.ndarray:
         p = (self.sum / max(self.rows, 1)).numpy()
@@ -113,9 +129,3 @@ def _driven(p: np.ndarray, b: np.ndarray) -> np.ndarray:
     i = np.arange(n)
     t[..., i, i], t[..., i, n + i], t[..., n + i, i], t[..., n + i, n + i] = b.real, -b.imag, b.imag, b.real
     return np.asarray(t @ p @ np.swapaxes(t, -1, -2))
-
-
-def _gram(x: Tensor) -> Tensor:
-    """x' x in double precision, over the second to last axis."""
-    total: Tensor = sum(part.double().mT @ part.double() for part in x.split(TOKENS, -2))
-    return total

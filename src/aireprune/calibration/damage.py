@@ -10,11 +10,14 @@ removed states, K everything else (kept states and D) and w the present weights,
 
 States are taken out one by one, each time the one that leaves the smallest loss; a state scores the loss at which it
 went.
+
+Mamba-2 layers have the same two scores from the moments of their gates and states (`aireprune.calibration.head_moments`):
+M_jj P_jj, and the losses of `aireprune.method.elimination`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -23,14 +26,17 @@ import torch
 from torch import Tensor
 
 from aireprune.calibration.calls import Call
+from aireprune.calibration.covariance import measured_covariances
 from aireprune.calibration.inputs import Inputs
 from aireprune.calibration.lockstep import Lockstep
 from aireprune.calibration.mixers import Mixer
 from aireprune.calibration.moments import inverse_root
 from aireprune.calibration.running import running
 from aireprune.calibration.selective import GateMoments, free_directions
+from aireprune.calibration.sites import Site
 from aireprune.calibration.subject import Subject
 from aireprune.errors import AireError
+from aireprune.method import elimination
 
 UNKNOWNS = 512  # features per layer; W_C is seen in the strongest directions of x_t beyond
 SEQUENCES = 16
@@ -47,21 +53,40 @@ def measured_scores(
 
     weights: makes sure, while it lasts, that the weights of a module are in memory.
     """
+    _check_sites(full)
     rule = elimination_losses if criterion == "damage" else output_energies
+    gates = [site for site in full.sites if site.layer.family == "mamba"]
     with running(full.module):
-        found = {name: rule(gram, rows) for name, gram, rows in _readout_problems(full, inputs, weights)}
+        found = {name: rule(gram, rows) for name, gram, rows in _readout_problems(full, gates, inputs, weights)}
+    if len(gates) < len(full.sites):
+        found |= _head_scores(full, inputs, criterion)
     return [found.get(layer.name) for layer in full.layers]
 
 
-def _readout_problems(full: Subject, inputs: Inputs, weights: Weights) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Of every layer: its name, the Gram matrix of its readout problem, and the present weights of its states (N, r)."""
-    sites = {site.module: site for site in full.sites}
-    for site in sites.values():
+def _head_scores(full: Subject, inputs: Inputs, criterion: str) -> dict[str, np.ndarray]:
+    """Scores of the states of Mamba-2 layers, on all inputs."""
+    measured = zip(full.layers, measured_covariances(full, inputs), strict=True)
+    rule = elimination.elimination_losses if criterion == "damage" else elimination.energies
+    return {layer.name: rule(moments).ravel() for layer, moments in measured if moments is not None}
+
+
+def _check_sites(full: Subject) -> None:
+    for site in full.sites:
         if not site.gates:
             raise AireError(
-                f"Methods that score on data are for selective layers (Mamba-1), and {site.layer.name} is not one whose "
-                "inside is known. For S5, S4D and LRU, use reduce='balanced' with calibrate=, which measures more."
+                f"Methods that score on data are for selective layers (Mamba and Mamba-2), and {site.layer.name} is not "
+                "one whose inside is known. For S5, S4D and LRU, use reduce='balanced' with calibrate=, which measures "
+                "more."
             )
+
+
+def _readout_problems(
+    full: Subject, gates: Sequence[Site], inputs: Inputs, weights: Weights
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Of every layer: its name, the Gram matrix of its readout problem, and the present weights of its states (N, r)."""
+    sites = {site.module: site for site in gates}
+    if not sites:
+        return
     modules = [full.module.get_submodule(name) for name in sites]
     with Lockstep(full.module, modules, list(_some(inputs))) as passes:
         while (stop := passes.advance()) is not None:

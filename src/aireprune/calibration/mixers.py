@@ -85,8 +85,8 @@ class Mixer:
 
     def signals(self, u: Tensor, mask: Tensor | None = None) -> Signals:
         m = self.module
-        x, z = m.in_proj(_masked(u, mask)).chunk(2, dim=-1)
-        x = _masked(causal_conv(x, m.conv1d.weight, m.conv1d.bias), mask)
+        x, z = m.in_proj(masked(u, mask)).chunk(2, dim=-1)
+        x = masked(causal_conv(x, m.conv1d.weight, m.conv1d.bias), mask)
         parts = m.x_proj(x).split([self.rank, self.states, self.states], dim=-1)
         norms = [self._norm(names) for names in NORMS]
         dt, b, c = (part if norm is None else norm(part) for part, norm in zip(parts, norms, strict=True))
@@ -115,6 +115,6 @@ def open_mixer(module: nn.Module) -> Mixer | None:
     return Mixer(module)
 
 
-def _masked(x: Tensor, mask: Tensor | None) -> Tensor:
+def masked(x: Tensor, mask: Tensor | None) -> Tensor:
     """Padding tokens are zeroed, as transformers does."""
     return x if mask is None else (x * mask[:, :, None]).to(x.dtype)

@@ -134,6 +134,12 @@ class MomentsWithSkip(Moments):
         return self.power + shared + ((self.own * d - 2 * self.own_side) * d).sum()
 
 
+def gram(x: Tensor) -> Tensor:
+    """X'X over the second to last axis, in double precision; x (*batch, t, f)."""
+    total: Tensor = sum(part.double().mT @ part.double() for part in x.split(TOKENS, -2))
+    return total
+
+
 def inverse_root(squares: Tensor) -> Tensor:
     """1/sqrt, and 0 for 0."""
     return torch.where(squares > TINY, 1 / squares.clamp(min=TINY).sqrt(), torch.zeros_like(squares))

@@ -144,7 +144,7 @@ class Walk:
         step = _Step(self, site, self.layers[site.layer.name], stop.calls, own.calls, outputs)
         if site.lti:
             step.fit_readout()
-        if site.gates and site.linear is not None:
+        if site.gates and site.layer.family == "mamba" and site.linear is not None:
             step.fit_gates()
         if site.linear is not None:
             step.fit_linear(site.linear)

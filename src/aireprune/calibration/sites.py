@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from aireprune.arrays import NamedArrays
 from aireprune.calibration.calls import Call, answer, is_plain
+from aireprune.calibration.head_mixers import open_head_mixer
 from aireprune.calibration.mixers import open_mixer
 from aireprune.calibration.response import Response, response
 from aireprune.errors import AireError
@@ -41,7 +42,7 @@ ACTIVATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 @dataclass(frozen=True)
 class Site:
     """A layer in a model. module: full name; channels_first: its input is (b, h, L); linear: full name of the dense layer
-    behind it that can be fitted; gates: a Mamba-1 mixer whose inside is known."""
+    behind it that can be fitted; gates: a Mamba or Mamba-2 mixer whose inside is known."""
 
     layer: Layer[Any]
     module: str
@@ -177,12 +178,18 @@ class _SelectiveProbe(_Probe):
         module = self.model.get_submodule(name)
         linear = f"{name}.out_proj" if name else "out_proj"
         fitted = linear if linear in dict(inside) and isinstance(self.model.get_submodule(linear), nn.Linear) else None
-        mixer = open_mixer(module) if self.layer.family == "mamba" and self.layer.groups == 1 else None
+        mixer = self._opened(module)
         gates = False
         if mixer is not None and call.first.ndim == 3:
             mine = mixer.output(mixer.signals(call.first, call.named(module, "attention_mask")))
             gates = _same(mine, answer(output))
         self.site = Site(self.layer, name, linear=fitted, gates=gates)
+
+    def _opened(self, module: nn.Module) -> Any:
+        """The module as a mixer, whose `signals` and `output` can be compared with what it does."""
+        if self.layer.family == "mamba2":
+            return open_head_mixer(module, self.layer)
+        return open_mixer(module) if self.layer.groups == 1 else None
 
     def refusal(self) -> str:
         return f"Layer {self.layer.name} is called without a tensor, so it cannot be calibrated."

@@ -10,6 +10,11 @@ Layout, H heads, G groups, N states per group, d = channels of the state space p
 The removable unit is the index j of a group, unit g N + j, and every group must keep equally many. It holds one mode
 per head of its group (m = H / G); each mode stands for the head's head_dim channels, which share its pole and gates.
 
+A projected layer (`aireprune.method.projection`) has two tensors more, which make the gates of its N' states from the N
+values of B and C in each group. Its units are the states, rows of
+
+    B_proj, C_proj   (G N', N)
+
 The data-free energy is Mamba-1's (see `aireprune.families.mamba`) with two differences. The pole is the head's,
 log|lam| = -softplus(dt_bias) exp(A_log), so 1/(1 - lam^2) is the same for all states of a head and [energy] orders
 the states of a group by E[B_j^2] E[C_j^2]. And B and C pass through the convolution and a SiLU themselves: for a
@@ -17,6 +22,8 @@ white input u of unit variance the pre-activation s of a channel with in_proj ro
 convolution bias q is
 
     s ~ N(q + v sum(k), |k|^2 |w|^2),   E[B_j^2] = E[silu(s)^2], by Gauss-Hermite quadrature.
+
+Behind a projection, with the values taken as independent, E[(R'B)_j^2] = sum_i R_ij^2 var(B_i) + (R'E[B])_j^2.
 """
 
 from __future__ import annotations
@@ -33,6 +40,7 @@ from aireprune.families.base import Layer, Units, anchored, expect_shape, plain_
 from aireprune.families.cuts import AxisCut, Cut
 from aireprune.method.states import LayerStates
 
+PROJECTIONS = ("B_proj", "C_proj")
 GROUP_KEYS = ("n_groups", "mamba_n_groups", "mamba_ngroups", "ngroups")
 QUADRATURE = 64  # nodes
 
@@ -42,6 +50,7 @@ class Mamba2Options:
     first_row: int  # of B in in_proj
     first_channel: int  # of B in conv1d
     head_dim: int
+    values: int  # of B, and of C, in each group; as many as states, unless the layer is projected
 
 
 class Mamba2:
@@ -84,7 +93,12 @@ class Mamba2:
             if prefix + role in shapes:
                 expect_shape(shapes, prefix + role, (size,), why)
                 roles.append(role)
-        options = Mamba2Options(first_row=rows - heads - 2 * units, first_channel=d, head_dim=d // heads)
+        options = Mamba2Options(
+            first_row=rows - heads - 2 * units, first_channel=d, head_dim=d // heads, values=units // groups
+        )
+        if any(prefix + role in shapes for role in PROJECTIONS):
+            units = _projected_units(shapes, prefix, options.values, groups)
+            roles += PROJECTIONS
         arrays = {role: prefix + role for role in roles}
         return Layer(self.name, prefix.rstrip("."), units, arrays, options, groups, carried=options.head_dim)
 
@@ -96,7 +110,7 @@ class Mamba2:
         step = np.logaddexp(0, layer.read(arrays, "dt_bias"))
         log_radius = -step * np.exp(layer.read(arrays, "A_log"))  # (H,)
         per_unit = [np.repeat(per_head.reshape(groups, -1), n // groups, axis=0) for per_head in (log_radius, step)]
-        b2, c2 = np.split(self._second_moments(layer, arrays), 2)
+        b2, c2 = self._second_moments(layer, arrays)
         return LayerStates(
             layer.name,
             per_unit[0],
@@ -106,21 +120,34 @@ class Mamba2:
             groups,
         )
 
-    def _second_moments(self, layer: Layer[Mamba2Options], arrays: NamedArrays) -> np.ndarray:
-        """E[silu(s)^2] of the channels [B | C], (2 n,)."""
-        rows = slice(layer.options.first_row, layer.options.first_row + 2 * layer.states)
+    def _second_moments(self, layer: Layer[Mamba2Options], arrays: NamedArrays) -> list[np.ndarray]:
+        """E[B^2] and E[C^2] of all states, (n,) each."""
+        mean, square = self._values(layer, arrays)
+        if not is_projected(layer):
+            return list(square)
+        found = []
+        for role, means, squares in zip(PROJECTIONS, mean, square, strict=True):
+            rows = layer.read(arrays, role).reshape(layer.groups, -1, layer.options.values)
+            m, v = (x.reshape(layer.groups, -1, 1) for x in (means, squares - means**2))
+            found.append((rows**2 @ v + (rows @ m) ** 2).ravel())
+        return found
+
+    def _values(self, layer: Layer[Mamba2Options], arrays: NamedArrays) -> tuple[np.ndarray, np.ndarray]:
+        """E[silu(s)] and E[silu(s)^2] of the values of B and C, (2, G N) each."""
+        count = 2 * layer.groups * layer.options.values
+        rows = slice(layer.options.first_row, layer.options.first_row + count)
         channels = slice(layer.options.first_channel, None)
         taps = layer.read(arrays, "conv1d.weight")[channels, 0]
         std = np.sqrt((taps**2).sum(axis=1) * (layer.read(arrays, "in_proj.weight")[rows] ** 2).sum(axis=1))
-        mean = np.zeros(2 * layer.states)
+        mean = np.zeros(count)
         if "in_proj.bias" in layer.arrays:
             mean = mean + layer.read(arrays, "in_proj.bias")[rows] * taps.sum(axis=1)
         if "conv1d.bias" in layer.arrays:
             mean = mean + layer.read(arrays, "conv1d.bias")[channels]
         nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
         s = mean[:, None] + std[:, None] * nodes
-        silu = s * np.exp(-np.logaddexp(0, -s))
-        return np.asarray(silu**2 @ (weights / weights.sum()))
+        silu, share = s * np.exp(-np.logaddexp(0, -s)), weights / weights.sum()
+        return (silu @ share).reshape(2, -1), (silu**2 @ share).reshape(2, -1)
 
     def stored(self, layer: Layer[Mamba2Options], kept: np.ndarray) -> int:
         """At least one: stock Mamba-2 code cannot run without states, so an emptied layer keeps a silent one."""
@@ -131,7 +158,11 @@ class Mamba2:
         both = np.concatenate([one, one + layer.states], axis=1)  # where a unit's B and its C are
         cuts: dict[str, Cut] = {}
         for role, name in layer.arrays.items():
-            if role.startswith("in_proj"):
+            if role in PROJECTIONS:
+                cuts[name] = AxisCut(0, one, silent=True, groups=layer.groups)
+            elif is_projected(layer):
+                continue
+            elif role.startswith("in_proj"):
                 cuts[name] = AxisCut(0, layer.options.first_row + both, silent=True, groups=layer.groups)
             elif role.startswith("conv1d"):
                 cuts[name] = AxisCut(0, layer.options.first_channel + both, silent=True, groups=layer.groups)
@@ -141,6 +172,21 @@ class Mamba2:
         """Groups choose their states separately, so a tensor along the states of one group cannot be cut."""
         of_one = dict.fromkeys(plain_lengths(layer.states // layer.groups))
         return of_one | plain_lengths(layer.states, layer.options.first_channel)
+
+
+def is_projected(layer: Layer[Mamba2Options]) -> bool:
+    """Whether the gates of a Mamba-2 layer's states are made from more values of B and C."""
+    return PROJECTIONS[0] in layer.arrays
+
+
+def _projected_units(shapes: Mapping[str, Shape], prefix: str, values: int, groups: int) -> int:
+    """The states of a projected layer, whose two matrices have to be there and fit."""
+    why = f"the projected Mamba-2 layer {prefix.rstrip('.') or '(top level)'} needs it, with {groups} groups"
+    units, _ = expect_shape(shapes, prefix + PROJECTIONS[0], (None, values), why)
+    expect_shape(shapes, prefix + PROJECTIONS[1], (units, values), why)
+    if units % groups:
+        raise AireError(f"Tensor {prefix}{PROJECTIONS[0]} has {units} rows, which are no {groups} equal groups.")
+    return units
 
 
 def _groups(config: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aireprune.arrays import Edit, Shape
+from aireprune.arrays import Added, Edit, Shape
 from aireprune.errors import AireError, shown
 from aireprune.files.configs import CONFIG, ConfigLike, find_config
 from aireprune.files.folder_parts import companions, find_parts
@@ -24,9 +24,9 @@ from aireprune.files.links import real
 from aireprune.files.open import open_weights
 from aireprune.files.reading import ends, open_plain
 from aireprune.files.refusals import HEAD, TAIL, refuse_foreign
-from aireprune.files.safetensors.checkpoint import Raw, write_arrays
+from aireprune.files.safetensors.checkpoint import Raw, SafetensorsFile, write_arrays
 from aireprune.files.single import KINDS
-from aireprune.files.weights import Size, Weights, check_names
+from aireprune.files.weights import Size, Weights, check_names, refuse_additions
 from aireprune.files.writing.atomic import atomic_folder, explained, refuse_existing
 from aireprune.files.writing.journal import settle
 
@@ -70,6 +70,9 @@ class FolderCheckpoint:
     ) -> None:
         """See `Checkpoint.write`. The target is a directory; an existing one is only replaced if it is a checkpoint."""
         check_names(self.path, edits, self._owner)
+        for name, shard in self._shards.items():
+            if not isinstance(shard, SafetensorsFile):
+                refuse_additions(self.path / name, _edits_of(edits, shard.shapes))
         with explained(target):
             self._check_apart(target)
             _check_target(target, overwrite)
@@ -83,7 +86,7 @@ class FolderCheckpoint:
                 _copy(self.path / relative, folder / relative)
             sizes = self._write_shards(folder, edits)
             if self._parts.index_name is not None:
-                texts[self._parts.index_name] = json_text(self._index(sizes))
+                texts[self._parts.index_name] = json_text(self._index(sizes, edits))
             _write_texts(folder, texts)
 
     def _owners(self) -> dict[str, str]:
@@ -112,8 +115,7 @@ class FolderCheckpoint:
     def _write_shards(self, folder: Path, edits: Mapping[str, Edit]) -> list[Size]:
         def copy(name: str) -> Size:
             shard = self._shards[name]
-            here = {tensor: edit for tensor, edit in edits.items() if tensor in shard.shapes}
-            return shard.copy_edited(folder / name, here)
+            return shard.copy_edited(folder / name, _edits_of(edits, shard.shapes))
 
         pool = ThreadPoolExecutor(THREADS)
         try:
@@ -121,13 +123,14 @@ class FolderCheckpoint:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _index(self, sizes: list[Size]) -> dict[str, Any]:
-        """The index with its totals counted anew."""
+    def _index(self, sizes: list[Size], edits: Mapping[str, Edit]) -> dict[str, Any]:
+        """The index with new tensors and its totals counted anew."""
         metadata = dict(self._parts.index.get("metadata") or {})
         metadata["total_size"] = sum(size.bytes for size in sizes)
         if "total_parameters" in metadata:
             metadata["total_parameters"] = sum(size.elements for size in sizes)
-        return {**self._parts.index, "metadata": metadata}
+        new = {name: self._owner[edit.like] for name, edit in edits.items() if isinstance(edit, Added)}
+        return {**self._parts.index, "metadata": metadata, "weight_map": {**self._parts.weight_map, **new}}
 
 
 def write_folder(
@@ -154,6 +157,11 @@ def write_checkpoint_folder(
     with atomic_folder(target, overwrite) as folder:
         write_arrays(folder / "model.safetensors", arrays, {"format": "pt"})
         _write_texts(folder, {**(extras or {}), CONFIG: json_text(config)})
+
+
+def _edits_of(edits: Mapping[str, Edit], shapes: Mapping[str, Shape]) -> dict[str, Edit]:
+    """The edits of tensors that a shard has, and those that stand beside them."""
+    return {name: edit for name, edit in edits.items() if (edit.like if isinstance(edit, Added) else name) in shapes}
 
 
 def _open_shard(path: Path) -> Weights:

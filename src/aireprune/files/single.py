@@ -13,7 +13,7 @@ from aireprune.errors import AireError
 from aireprune.files.configs import ConfigLike, find_config
 from aireprune.files.json_text import json_text
 from aireprune.files.links import refuse_own
-from aireprune.files.weights import Keys, Nested, Weights, check_names
+from aireprune.files.weights import Keys, Nested, Weights, check_names, refuse_additions
 from aireprune.files.writing.atomic import atomic_paths, explained
 
 KINDS = {
@@ -69,6 +69,7 @@ class SingleCheckpoint:
         A target whose suffix belongs to another kind of file than the source is refused: conversion is not pruning.
         """
         check_names(self.path, edits, self.shapes)
+        refuse_additions(self.path, edits)
         if KINDS.get(target.suffix.lower(), self.kind) != self.kind:
             raise AireError(
                 f"{self.path} is a {self.kind} file and so will its copy be, but {target} names another kind; "

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from aireprune.arrays import Edit, Shape
+from aireprune.arrays import Added, Edit, Shape
 from aireprune.errors import AireError, shown
 
 LONGEST_NAME = 4096  # characters
@@ -50,10 +50,20 @@ class Nested(Protocol):
 
 
 def check_names(path: Path, edits: Mapping[str, Edit], known: Mapping[str, object]) -> None:
-    """Edits of tensors that are not there would be lost without a word."""
-    for name in edits:
-        if name not in known:
+    """Edits of tensors that are not there would be lost without a word; new ones stand beside one that is there."""
+    for name, edit in edits.items():
+        if (edit.like if isinstance(edit, Added) else name) not in known:
             raise AireError(f"{path} has no tensor {shown(name)} to edit.")
+
+
+def refuse_additions(path: Path, edits: Mapping[str, Edit]) -> None:
+    """Raise if a file of a kind that gets no new tensors would have to get one."""
+    new = next((name for name, edit in edits.items() if isinstance(edit, Added)), None)
+    if new is not None:
+        raise AireError(
+            f"{path} would get a new tensor {shown(new)}. Only folders with safetensors do: write a folder in our own "
+            "format (a target without a suffix), or save the model as safetensors first."
+        )
 
 
 def named(path: Path, what: str, leaves: Iterable[tuple[Keys, Leaf]]) -> dict[str, tuple[Keys, Leaf]]:

@@ -38,7 +38,7 @@ METHODS = {
             "measured-energy",
             True,
             "global",
-            "Mamba: the energy a state puts out under real gates; needs calibrate=",
+            "Mamba, Mamba-2: the energy a state puts out under real gates; needs calibrate=",
             True,
         ),
         Method(
@@ -46,7 +46,7 @@ METHODS = {
             "damage",
             True,
             "global",
-            "Mamba: what removal costs after the refit; needs calibrate=",
+            "Mamba, Mamba-2: what removal costs after the others make up for it; needs calibrate=",
             True,
         ),
     )

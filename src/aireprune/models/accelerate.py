@@ -22,9 +22,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.errors import AireError
+from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.kernels.conv import causal_conv
 from aireprune.kernels.selective import selective_scan, selective_step
 from aireprune.kernels.ssd import ssd_scan, ssd_step
+from aireprune.models.projection import gates, is_projected
 
 MAMBA = ("MambaMixer", "FalconMambaMixer", "JambaMambaMixer")
 MAMBA2 = (
@@ -88,7 +90,8 @@ def _forward_for(module: nn.Module) -> Any:
 def _needs_stock_forward(mixer: Any, x: Tensor, cache: Any) -> bool:
     """Whether the kernels cannot serve this call."""
     recording = cache is not None and cache.is_recording_past(mixer.layer_idx)
-    return x.device.type != "cpu" or mixer.activation not in ("silu", "swish") or recording
+    device = x.device.type != "cpu" and not is_projected(mixer)
+    return device or mixer.activation not in ("silu", "swish") or recording
 
 
 def _cached(mixer: Any, cache: Any) -> tuple[Tensor | None, Tensor | None]:
@@ -151,6 +154,10 @@ def _mamba2_forward(
     """The Mamba-2 mixers. FalconH1 scales its projection and may do without the gated norm."""
     packed = kwargs.get("seq_idx") is not None or kwargs.get("cu_seqlens") is not None
     if packed or _needs_stock_forward(self, hidden_states, cache_params):
+        if is_projected(self):
+            raise AireError(
+                "A projected Mamba-2 layer runs with SiLU, without packed sequences and without assisted decoding."
+            )
         return type(self).forward(self, hidden_states, cache_params, attention_mask, **kwargs)
     window, state = _cached(self, cache_params)
     batch, length, _ = hidden_states.shape
@@ -159,11 +166,11 @@ def _mamba2_forward(
         projected = projected * self.mup_vector
     gate, u, dt = projected.split([self.intermediate_size, self.conv_dim, self.num_heads], dim=-1)
     xbc = _masked(_convolve(self, u, cache_params, window), attention_mask)
-    width = self.n_groups * self.ssm_state_size
+    width = (self.conv_dim - self.intermediate_size) // 2
     x, b, c = torch.split(xbc, [self.intermediate_size, width, width], dim=-1)
-    heads = (batch, length, self.num_heads, self.head_dim)
-    groups = (batch, length, self.n_groups, self.ssm_state_size)
-    x, b, c, A = x.reshape(heads), b.reshape(groups), c.reshape(groups), -torch.exp(self.A_log.float())
+    groups = (batch, length, self.n_groups, width // self.n_groups)
+    x, A = x.reshape(batch, length, self.num_heads, self.head_dim), -torch.exp(self.A_log.float())
+    b, c = (gates(v.reshape(groups), getattr(self, name, None)) for v, name in zip((b, c), PROJECTIONS, strict=True))
     if state is not None and length == 1 and not torch.is_grad_enabled():
         # like the stock single step, this one does not clip the step size
         y = ssd_step(state, x[:, 0], dt[:, 0], A, b[:, 0], c[:, 0], self.D, self.dt_bias)

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
-from aireprune.arrays import Edit
+from aireprune.arrays import Added, Edit
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer, find_layers
 from aireprune.files.sizes import STATE_SIZE_KEYS
+from aireprune.models.accelerate import accelerate
 from aireprune.models.arrays import ModuleArrays, is_own, like, module_config, to_numpy
+from aireprune.models.projection import is_projected
 
 REMEMBERED = ("ssm_state_size", "d_state", "modes", "states")  # what layers call their number of states
 
@@ -86,6 +89,10 @@ def _apply(model: nn.Module, edits: Mapping[str, Edit]) -> None:
     for name, edit in edits.items():
         path, _, leaf = name.rpartition(".")
         owner = model.get_submodule(path)
+        if isinstance(edit, Added):
+            beside = model.get_parameter(edit.like)
+            owner.register_parameter(leaf, nn.Parameter(_edited(edit, beside), requires_grad=beside.requires_grad))
+            continue
         old: Tensor = getattr(owner, leaf)
         if id(old) not in done:
             new = _edited(edit, old)
@@ -124,6 +131,21 @@ def _settle(model: nn.Module, layers: Sequence[Layer[Any]], edits: Mapping[str, 
         for name, child in mixer.named_children():
             _settle_child(name, child, size)
     settle_config(model, layers, sizes)
+    _settle_projections(model, layers, sizes)
+
+
+def _settle_projections(model: nn.Module, layers: Sequence[Layer[Any]], sizes: Sequence[int]) -> None:
+    """Say in the configuration what layers are projected from; transformers' mixers get a forward that does it."""
+    mixers: list[Any] = [model.get_submodule(layer.name) for layer in layers]
+    if not any(map(is_projected, mixers)):
+        return
+    values = [m.B_proj.shape[1] if is_projected(m) else size for m, size in zip(mixers, sizes, strict=True)]
+    config: Any = model.config
+    if is_own(model):
+        model.config = replace(config, projected_from=tuple(values))
+        return
+    config.projected_from = values if len(set(values)) > 1 else values[0]
+    accelerate(model)
 
 
 def _settle_child(name: str, child: Any, size: int) -> None:

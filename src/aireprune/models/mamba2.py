@@ -8,20 +8,22 @@ parameter names of transformers and mamba_ssm:
 
     y = out_proj( norm( scan(x, dt, B, C) silu(z) ) ) ,   the norm over the channels of each group
 
+A projected layer has N' states whose gates are made from the N values of B and C by B_proj, C_proj (G N', N).
+
 The model around the layers is that of `aireprune.models.selective`.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.kernels.conv import causal_conv
 from aireprune.kernels.ssd import ssd_scan, ssd_step
 from aireprune.models.mamba2_config import Mamba2Config
+from aireprune.models.projection import gates
 from aireprune.models.selective import RMS_EPSILON, LayerCache, SelectiveLayer, SelectiveModel, draw_dt_bias
 
 POLES = (1.0, 16.0)  # the range of -A at initialisation
@@ -43,10 +45,13 @@ class GatedNorm(nn.Module):
 class Mamba2Layer(SelectiveLayer):
     """u (b, L, d_model) -> (b, L, d_model)."""
 
-    def __init__(self, config: Mamba2Config, states: int):
+    B_proj: nn.Parameter | None
+    C_proj: nn.Parameter | None
+
+    def __init__(self, config: Mamba2Config, states: int, values: int):
         super().__init__()
         d, self.heads, self.groups, self.states = config.inner, config.heads, config.n_groups, states
-        channels = d + 2 * self.groups * states
+        channels = d + 2 * self.groups * values
         self.in_proj = nn.Linear(config.d_model, d + channels + self.heads, bias=config.bias)
         self.conv1d = nn.Conv1d(
             channels, channels, config.d_conv, groups=channels, padding=config.d_conv - 1, bias=config.conv_bias
@@ -56,18 +61,19 @@ class Mamba2Layer(SelectiveLayer):
         self.D = nn.Parameter(torch.empty(self.heads))
         self.norm = GatedNorm(d, self.groups)
         self.out_proj = nn.Linear(d, config.d_model, bias=config.bias)
+        for name in PROJECTIONS:
+            matrix = None if values == states else nn.Parameter(torch.empty(self.groups * states, values))
+            self.register_parameter(name, matrix)
 
     def scan_output(self, u: Tensor, cache: LayerCache | None = None) -> Tensor:
-        d, width = self.out_proj.in_features, self.groups * self.states
+        d = self.out_proj.in_features
+        width = (self.conv1d.out_channels - d) // 2
         z, xbc, dt = self.in_proj(u).split([d, d + 2 * width, self.heads], dim=-1)
         before = None if cache is None else cache.remember(xbc)
         x, b, c = causal_conv(xbc, self.conv1d.weight, self.conv1d.bias, before).split([d, width, width], dim=-1)
-        x, b, c = (
-            x.unflatten(-1, (self.heads, -1)),
-            b.unflatten(-1, (self.groups, self.states)),
-            c.unflatten(-1, (self.groups, self.states)),
-        )
-        y = self._scan(x, dt, b, c, cache)
+        per_group = (self.groups, width // self.groups)
+        b, c = gates(b.unflatten(-1, per_group), self.B_proj), gates(c.unflatten(-1, per_group), self.C_proj)
+        y = self._scan(x.unflatten(-1, (self.heads, -1)), dt, b, c, cache)
         out: Tensor = self.norm(y.flatten(-2), z)
         return out
 
@@ -84,7 +90,7 @@ class Mamba2Layer(SelectiveLayer):
 
     def new_cache(self, batch: int) -> LayerCache:
         d, zeros = self.out_proj.in_features, self.A_log.new_zeros
-        before = (batch, self.conv1d.kernel_size[0] - 1, d + 2 * self.groups * self.states)
+        before = (batch, self.conv1d.kernel_size[0] - 1, self.conv1d.out_channels)
         return LayerCache(zeros(before), zeros(batch, self.heads, d // self.heads, self.states))
 
 
@@ -95,7 +101,8 @@ class Mamba2Model(SelectiveModel):
     config: Mamba2Config
 
     def __init__(self, config: Mamba2Config):
-        super().__init__(config, partial(Mamba2Layer, config))
+        values = iter(config.gate_sizes)
+        super().__init__(config, lambda states: Mamba2Layer(config, states, next(values)))
 
 
 def initialize(model: Mamba2Model, seed: int = 0) -> Mamba2Model:
@@ -114,4 +121,7 @@ def initialize(model: Mamba2Model, seed: int = 0) -> Mamba2Model:
                 module.A_log.uniform_(*POLES).log_()
                 module.D.fill_(1)
                 module.dt_bias.copy_(draw_dt_bias(module.heads, config.dt_min, config.dt_max))
+                for matrix in (module.B_proj, module.C_proj):
+                    if matrix is not None:
+                        nn.init.xavier_normal_(matrix)
     return model

@@ -31,9 +31,7 @@ class ModelConfig:
         return replace(self, states=tuple(int(s) for s in states))  # type: ignore[call-arg]
 
     def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        values["states"] = None if values["states"] is None else list(values["states"])
-        return values
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "configuration") -> Self:
@@ -42,6 +40,4 @@ class ModelConfig:
         missing = [key for key in cls.needed if key not in known]
         if missing:
             raise AireError(f"{where}: the {cls.model} configuration has no {', '.join(missing)}.")
-        if known.get("states") is not None:
-            known["states"] = tuple(known["states"])
-        return cls(**known)
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()})

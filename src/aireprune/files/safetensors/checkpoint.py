@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aireprune.arrays import Edit, Shape
+from aireprune.arrays import Added, Edit, Shape
 from aireprune.errors import shown
 from aireprune.files.dtypes import BFLOAT16, BITS, NUMPY, code_of, decode, encode
 from aireprune.files.reading import open_plain
@@ -48,30 +48,46 @@ class SafetensorsFile:
 
     def copy_edited(self, target: Path, edits: Mapping[str, Edit]) -> Size:
         """Write an edited copy to `target`, which is new or empty."""
-        entries, metadata = self.header.entries, self.header.metadata
+        entries, metadata = self._entries(edits), self.header.metadata
         room = header_room(entries, metadata)
         placed: dict[str, Entry] = {}
         place = 0
         with open_plain(self.path) as source, target.open("wb") as out:
-            for to_edit, run in groupby(self._layout(bool(edits)), key=edits.__contains__):
-                for names in _adjacent(entries, run):
-                    if not to_edit:
-                        first, last = entries[names[0]], entries[names[-1]]
-                        start, size = self.header.data + first.start, last.end - first.start
-                        copy_range(source.fileno(), out.fileno(), start, size, room + place, str(self.path))
-                        placed |= {name: entries[name].moved(place - first.start) for name in names}
-                        place += size
-                        continue
-                    for name in names:
-                        where = self._where(name)
-                        values = edited(self._read(source.fileno(), name), edits[name], where)
-                        data = encode(values, entries[name].dtype, where)
+            for to_edit, run in groupby(_layout(entries, bool(edits)), key=edits.__contains__):
+                if to_edit:
+                    for name in run:
+                        values = self._edited(source.fileno(), name, edits[name])
+                        data = encode(values, entries[name].dtype, self._where(name))
                         write_at(out.fileno(), data.data, room + place)
                         placed[name] = Entry(entries[name].dtype, values.shape, place, place + data.size)
                         place += data.size
+                    continue
+                for names in _adjacent(entries, run):
+                    first, last = entries[names[0]], entries[names[-1]]
+                    start, size = self.header.data + first.start, last.end - first.start
+                    copy_range(source.fileno(), out.fileno(), start, size, room + place, str(self.path))
+                    placed |= {name: entries[name].moved(place - first.start) for name in names}
+                    place += size
             ordered = {name: placed[name] for name in entries}
             write_at(out.fileno(), header_bytes(ordered, metadata, room, align=8), 0)
         return Size(place, sum(elements(entry.shape) for entry in placed.values()))
+
+    def _entries(self, edits: Mapping[str, Edit]) -> dict[str, Entry]:
+        """Those of the file, and of new tensors, which come last and have no place in it."""
+        old = self.header.entries
+        end = max((entry.end for entry in old.values()), default=0)
+        new = {
+            name: Entry(old[edit.like].dtype, edit.values.shape, end, end)
+            for name, edit in edits.items()
+            if isinstance(edit, Added)
+        }
+        return {**old, **new}
+
+    def _edited(self, descriptor: int, name: str, edit: Edit) -> np.ndarray:
+        if isinstance(edit, Added):
+            check_finite(edit.values, self._where(name))
+            return edit.values
+        return edited(self._read(descriptor, name), edit, self._where(name))
 
     def _where(self, name: str) -> str:
         return f"{self.path}: tensor {shown(name)}"
@@ -81,17 +97,17 @@ class SafetensorsFile:
         raw = read_at(descriptor, self.header.data + entry.start, entry.size, str(self.path))
         return decode(raw, entry.dtype, entry.shape, self._where(name))
 
-    def _layout(self, edited: bool) -> list[str]:
-        """Tensor names in the order of their bytes in the copy.
 
-        That is the order of the source. Only where an edit changes sizes and element sizes are mixed, wide elements
-        come first (as the reference implementation has it), so that every tensor stays aligned.
-        """
-        entries = self.header.entries
-        names = sorted(entries, key=lambda name: (entries[name].start, entries[name].end))
-        if edited:
-            names.sort(key=lambda name: -BITS.get(entries[name].dtype, 0))
-        return names
+def _layout(entries: Mapping[str, Entry], edited: bool) -> list[str]:
+    """Tensor names in the order of their bytes in the copy.
+
+    That is the order of the source. Only where an edit changes sizes and element sizes are mixed, wide elements come
+    first (as the reference implementation has it), so that every tensor stays aligned.
+    """
+    names = sorted(entries, key=lambda name: (entries[name].start, entries[name].end))
+    if edited:
+        names.sort(key=lambda name: -BITS.get(entries[name].dtype, 0))
+    return names
 
 
 def _adjacent(entries: Mapping[str, Entry], names: Iterable[str]) -> Iterator[list[str]]:
