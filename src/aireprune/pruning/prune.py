@@ -222,6 +222,7 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
         fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
         done = fit_folder(fit, surgery, plan)
     source.apply(done.surgery).write(target, done.plan, overwrite)
+    done.store.remove()
     return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
 
 
