@@ -16,7 +16,6 @@ feature C_t[j] Z_t[:, j].
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -37,8 +36,11 @@ class GateMoments:
     basis (D, r): directions in which rows of W_C may change; None where C is normalised.
     """
 
-    def __init__(self, mixer: Mixer, basis: Tensor | None):
+    def __init__(self, mixer: Mixer, basis: Tensor | None, products: Tensor | None = None):
+        """products: W'W, if it is known."""
         self.mixer, self.basis = mixer, basis
+        w = mixer.out_weight.double()
+        self.products = w.T @ w if products is None else products
         self.r = 1 if basis is None else basis.shape[1]
         self.sums = Moments.zeros(mixer.states * self.r + mixer.channels, 1)
 
@@ -66,15 +68,9 @@ class GateMoments:
                 gram[at_j, n * r :] += cross
                 gram[n * r :, at_j] += cross.T
                 side[at_j] += along[j].T @ (z[j] * lack).sum(1)
-            gram[n * r :, n * r :] += self._products * (gated.T @ gated)
+            gram[n * r :, n * r :] += self.products * (gated.T @ gated)
             side[n * r :] += ((lack @ w) * gated).sum(0)
             self.sums.power += (lack * lack).sum()
-
-    @cached_property
-    def _products(self) -> Tensor:
-        """W'W."""
-        w = self.mixer.out_weight.double()
-        return w.T @ w
 
     def weights(self) -> Tensor:
         """What the features of the states are multiplied with at present, (N, r)."""
@@ -85,7 +81,8 @@ class GateMoments:
 
 def fit_gates(mixer: Mixer, stream: Stream, basis: Tensor | None) -> None:
     """W_C and D, or the weight of the norm of C and D."""
-    parts = [GateMoments(mixer, basis) for _ in range(2)]
+    first = GateMoments(mixer, basis)
+    parts = [first, GateMoments(mixer, basis, first.products)]
     for inside, target, held in stream:
         parts[held].add(inside, target - mixer.output(inside))
     fit, judge = parts[0].sums, parts[1].sums

@@ -6,9 +6,10 @@ torch's meta device, where they have a shape and no values, until they are read,
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,12 @@ def _put(part: nn.Module, attribute: str, tensor: Tensor) -> None:
         part._parameters[attribute] = nn.Parameter(tensor, requires_grad=False)
     else:
         part._buffers[attribute] = tensor
+
+
+def give_back() -> None:
+    """Freed memory back to the system, where the C library can: glibc keeps what every thread has freed."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from aireprune.families import Layer
 from aireprune.method.evidence import Evidence
 from aireprune.models.arrays import to_numpy
 from aireprune.models.huggingface import empty_model
-from aireprune.models.streamed import CAPACITY, Streamed
+from aireprune.models.streamed import CAPACITY, Streamed, give_back
 from aireprune.pruning.layer_store import LayerStore
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.request import Job
@@ -163,6 +163,7 @@ class _Kept(Progress):
         found = {f"{name}.{key}": to_numpy(tensor) for key, tensor in tensors.items()}
         known = {key: values for key, values in found.items() if key in self.arrays.shapes}
         self.store.save(name, {key: v for key, v in known.items() if not np.array_equal(v, self.arrays.reduced(key))})
+        give_back()
         self._tell(name, "is calibrated")
 
     def _tell(self, name: str, what: str) -> None:
