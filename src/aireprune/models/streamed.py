@@ -76,6 +76,8 @@ class Streamed:
     def _release(self, module: nn.Module) -> None:
         for part in self._whole(module):
             self._used[part] -= 1
+            if not self._used[part] and self._present.get(part, 0) > self.capacity > 0:
+                self._drop(part)  # an embedding or a head, which would take all the room
 
     def _read(self, part: nn.Module) -> None:
         if part in self._present:
@@ -83,7 +85,8 @@ class Streamed:
             return
         size = 0
         for attribute, name in self._parts[part].items():
-            values = torch.from_numpy(np.array(self.arrays[name]))
+            found = np.asarray(self.arrays[name])
+            values = torch.from_numpy(found if found.flags.writeable else found.copy())
             tensor = values.float() if values.is_floating_point() else values
             _put(part, attribute, tensor)
             size += tensor.nbytes
