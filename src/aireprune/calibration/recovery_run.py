@@ -22,6 +22,7 @@ from aireprune.calibration.comparison import Distance
 from aireprune.calibration.distillation import Teacher
 from aireprune.calibration.learnt import Learnt
 from aireprune.calibration.lessons import Lessons
+from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer
 from aireprune.models.arrays import ModuleArrays
 
@@ -48,6 +49,12 @@ class Effort:
     minutes: float | None = None
     steps: int | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Not a number is not more than nothing either."""
+        given = [amount for amount in (self.minutes, self.steps) if amount is not None]
+        if len(given) != 1 or not given[0] > 0:
+            raise AireError("Recovery takes some minutes, more than 0, or at least one step.")
 
 
 @dataclass(frozen=True)

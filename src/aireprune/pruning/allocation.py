@@ -1,5 +1,5 @@
 """How many states each layer keeps, measured: what it does to the model's answers when one layer has fewer (docs/method.md
-section 3.7).
+section 3.8).
 
 First round: every layer alone is reduced to some sizes, the others are full. Second round: the same around the first
 answer, with all other layers at theirs and readouts calibrated. Of the first answer, the second and the one that scores

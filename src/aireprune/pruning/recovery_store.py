@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from aireprune.calibration.recovery_run import Keeper, State
 from aireprune.errors import AireError
 
@@ -29,6 +27,8 @@ class RecoveryStore(Keeper):
 
     def load(self) -> State | None:
         """What was kept of the same recovery; None if there is nothing, or if it is damaged."""
+        import torch
+
         try:
             found: dict[str, Any] = torch.load(self._file, weights_only=True)
             return found["state"] if found["belongs"] == self._belongs else None
@@ -37,6 +37,8 @@ class RecoveryStore(Keeper):
 
     def save(self, state: State) -> None:
         """Written whole or not at all."""
+        import torch
+
         part = self._file.with_suffix(".part")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
