@@ -11,7 +11,7 @@ import torch
 
 from aireprune.calibration.head_mixers import HeadMixer, HeadSignals
 from aireprune.calibration.moments import gram
-from aireprune.calibration.readouts import stride_for
+from aireprune.calibration.rows import stride_for
 
 VECTORS = 2**21  # states of single channels whose products are added up
 FEWEST = 512  # tokens on which they are

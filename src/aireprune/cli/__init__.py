@@ -34,6 +34,7 @@ from aireprune.cli import (
 )
 from aireprune.cli.ending import Commands, Ended, replace_what_cannot_be_shown, show_what_is_logged, stop
 from aireprune.files.signals import stopped_cleanly
+from aireprune.memory import share_heap
 
 COMMANDS = (
     inspect.inspect,
@@ -92,6 +93,7 @@ def main() -> None:
     """Entry point: whatever goes wrong becomes one sentence on standard error and an exit status."""
     replace_what_cannot_be_shown()
     show_what_is_logged()
+    share_heap()
     try:
         with stopped_cleanly():
             app()

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from aireprune.kernels.inputs import expect, forward_mode
+from aireprune.kernels.operators import operator
 
 # Costs per channel and time step, in steps of one mode of the scan (measured at H 256, L 256 to 4096, 32 to 192 modes)
 FFT_COST = 8.0  # the convolution, per sequence and factor of two in the length
@@ -160,7 +161,7 @@ def _packed(*tensors: Tensor, drop_silent: bool) -> tuple[Packed, int, ModuleTyp
     return packed, 1 if len(u) >= enough else min(len(packed.channel), -(-enough // max(len(u), 1))), numba_s4d
 
 
-@torch.library.custom_op("aireprune::s4d_scan", mutates_args=(), device_types="cpu")
+@operator("s4d_scan")
 def _scan(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor) -> Tensor:
     u, y = u.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
     p, jobs, kernels = _packed(lam_re, lam_im, w_re, w_im, u, drop_silent=True)
@@ -173,7 +174,7 @@ def _(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, 
     return torch.empty_like(u, memory_format=torch.contiguous_format)
 
 
-@torch.library.custom_op("aireprune::s4d_scan_backward", mutates_args=(), device_types="cpu")
+@operator("s4d_scan_backward", final=True)
 def _scan_backward(
     lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor, g: Tensor
 ) -> tuple[Tensor, Tensor]:

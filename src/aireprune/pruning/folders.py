@@ -24,10 +24,11 @@ from aireprune.calibration.readout import Progress, Walk
 from aireprune.calibration.running import running
 from aireprune.calibration.subject import Subject, find_subject
 from aireprune.families import Layer
+from aireprune.memory import give_back
 from aireprune.method.evidence import Evidence
 from aireprune.models.arrays import to_numpy
 from aireprune.models.huggingface import empty_model
-from aireprune.models.streamed import CAPACITY, Streamed, give_back
+from aireprune.models.streamed import CAPACITY, Streamed
 from aireprune.pruning.layer_store import LayerStore
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.request import Job
