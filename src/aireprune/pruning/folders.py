@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aireprune.arrays import Edit, NamedArrays, Shape, instead
+from aireprune.arrays import Added, Edit, NamedArrays, Shape, instead
 from aireprune.calibration.checks import DID_NOT_HELP, check_inputs
 from aireprune.calibration.comparison import Fit, measure_fit
 from aireprune.calibration.inputs import ArrayInputs, Inputs
@@ -24,6 +24,7 @@ from aireprune.calibration.readout import Progress, Walk
 from aireprune.calibration.running import running
 from aireprune.calibration.subject import Subject, find_subject
 from aireprune.families import Layer
+from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.method.evidence import Evidence
 from aireprune.models.arrays import to_numpy
 from aireprune.models.huggingface import empty_model
@@ -63,7 +64,10 @@ class EditedArrays:
     def __getitem__(self, name: str) -> np.ndarray:
         if name in self.new:
             return self.new[name]
-        return self.edits[name](self.arrays[name]) if name in self.edits else self.arrays[name]
+        edit = self.edits.get(name)
+        if isinstance(edit, Added):
+            return edit.values
+        return self.arrays[name] if edit is None else edit(self.arrays[name])
 
 
 def opened(source: FileSource, capacity: int = CAPACITY) -> StreamedModel:
@@ -74,11 +78,15 @@ def opened(source: FileSource, capacity: int = CAPACITY) -> StreamedModel:
 
 def measure_folder(full: StreamedModel, job: Job, inputs: Inputs) -> tuple[Subject, Evidence, list[str]]:
     """Where its layers are called, what the job wants to know about them, and remarks on the inputs."""
+    from aireprune.calibration.covariance import measured_covariances
     from aireprune.calibration.damage import measured_scores
     from aireprune.method.methods import find_method
+    from aireprune.method.reductions import find_reduction
 
     remarks = check_inputs(full.module, inputs)
     subject, evidence = find_subject(full, inputs), job.evidence
+    if find_reduction(job.reduce).selective and evidence.covariances is None:
+        evidence = replace(evidence, covariances=measured_covariances(subject, inputs))
     method = find_method(job.request.method) if job.request is not None else None
     if method is not None and method.measured and evidence.scores is None:
         evidence = replace(evidence, scores=measured_scores(subject, inputs, method.criterion, full.stream.loaded))
@@ -102,7 +110,10 @@ class FolderFit:
     def shapes(self, module: nn.Module) -> dict[str, Shape]:
         """Of the folder's tensors, once it has the sizes of the module."""
         new = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-        return {name: new.get(name, shape) for name, shape in self.source.arrays.shapes.items()}
+        old = self.source.arrays.shapes
+        return {name: new.get(name, shape) for name, shape in old.items()} | {
+            name: shape for name, shape in new.items() if name.endswith(PROJECTIONS)
+        }
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,8 @@ class Fitted:
 def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
     """Fit the readouts of a reduced folder that is not written yet."""
     source, inputs, full, sizes = job.source, job.inputs, job.full.stream, list(surgery.sizes)
-    plain, student = (empty_model(source, source.checkpoint, sizes) for _ in range(2))
+    projected = plan.reduce == "projected"
+    plain, student = (empty_model(source, source.checkpoint, sizes, projected) for _ in range(2))
     before, after = (
         Streamed(model, EditedArrays(source.arrays, surgery.edits, job.shapes(model)), full.capacity)
         for model in (plain, student)
@@ -127,16 +139,22 @@ def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
     layers = [replace(layer, states=size * layer.groups) for layer, size in zip(source.layers, sizes, strict=True)]
     with before.running(), after.running():
         with running(full.module, student):
-            walk = Walk(job.subject, student, layers, inputs, full.capacity)
+            walk = Walk(job.subject, student, layers, inputs, full.capacity, plan.reduce == "fitted")
             kept = _Kept(full, after, store, job.report, len(walk.sites))
             walk.go(kept)
         fit = measure_fit(job.subject, plain, student, inputs)
     store.remove()
     if not fit.helped:
         return Fitted(surgery, plan, fit, (DID_NOT_HELP,))
-    edits = {**surgery.edits, **{name: instead(values) for name, values in kept.new.items()}}
+    edits = {**surgery.edits, **{name: _in_place_of(surgery, name, values) for name, values in kept.new.items()}}
     # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
     return Fitted(replace(surgery, edits=edits), replace(plan, certificate=None, calibrated=len(inputs)), fit, ())
+
+
+def _in_place_of(surgery: Surgery, name: str, values: np.ndarray) -> Edit:
+    """The edit that stores fitted values where the surgery would store others."""
+    edit = surgery.edits.get(name)
+    return Added(values, edit.like) if isinstance(edit, Added) else instead(values)
 
 
 class _Kept(Progress):

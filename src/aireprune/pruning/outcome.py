@@ -18,8 +18,9 @@ from aireprune.pruning.plan import LayerPlan, Plan
 if TYPE_CHECKING:
     from aireprune.calibration.comparison import Distance
 
-LARGE = {"truncate": 0.3, "refit": 0.3, "balanced": 0.5}  # expected error from which on most models of our sweeps lose
-# more than five points; at the same error balanced truncation costs less
+# expected error from which on most models of our sweeps lose more than five points; at the same error balanced truncation
+# costs less
+LARGE = {"truncate": 0.3, "refit": 0.3, "balanced": 0.5, "projected": 0.3, "fitted": 0.3}
 APART = 0.9  # agreement with the full model's answers, below which a pruned one is called damaged
 
 
@@ -75,4 +76,4 @@ def _expected(layer: LayerPlan, plan: Plan, slow: float | None) -> float | None:
     if len(layer.kept) == layer.states:
         return 0.0
     selective = not isinstance(FAMILIES[layer.family], LTIFamily)
-    return math.sqrt(max(0.0, 1 - layer.energy_kept)) if selective else None
+    return layer.predicted_error if selective else None

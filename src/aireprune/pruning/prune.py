@@ -21,9 +21,10 @@ from aireprune.pruning.calibrating import fitted_on_layers, measured_on_layers, 
 from aireprune.pruning.defaults import TRUNCATED, plainly, settle
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.planning import make_plan, require_lti
+from aireprune.pruning.planning import LTI_ONLY, check_reduction, make_plan
 from aireprune.pruning.request import Job
 from aireprune.pruning.rows import row_notes, with_short_rows
+from aireprune.pruning.selective import with_measured_errors
 from aireprune.pruning.settling import settled_by_inputs
 from aireprune.pruning.source import FileSource, ModuleSource, Source, open_module
 from aireprune.pruning.surgery import Surgery, operate
@@ -73,13 +74,14 @@ def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> 
     plan = decide(source, job, known.evidence)
     surgery = operate(source, plan, known.evidence, job.mask)
     check_damage(surgery, plan, job, known.evidence)
-    model, plan = source.apply(surgery), surgery.certified(plan)
+    plan = with_measured_errors(surgery.certified(plan), surgery.projections, known.subject, known.inputs)
+    model = source.apply(surgery)
     notices, fit = (*source.notices, *known.remarks, *_notes(plan)), None
     if known.inputs is not None and known.subject is not None:
         from aireprune.calibration.checks import DID_NOT_HELP, fit_if_it_helps
 
         reduced = open_module(model, config=source.settings, units=job.units)
-        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs)
+        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs, rows=plan.reduce == "fitted")
         if fit.helped:
             # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
             plan = replace(plan, certificate=None, calibrated=len(known.inputs))
@@ -172,6 +174,7 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
 
 def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bool, report: Report) -> Pruned:
     """A Hugging Face folder with calibrated readouts, layer by layer."""
+    from aireprune.models.editing import check_projectable
     from aireprune.models.streamed import UnmatchedNamesError
     from aireprune.pruning.folders import FolderFit, fit_folder, measure_folder, opened
 
@@ -181,12 +184,14 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
         streamed = opened(source)
     except UnmatchedNamesError:
         return _through_the_model(source, target, job, overwrite)
+    if job.reduce == "projected":
+        check_projectable(streamed.module, source.layers)
     with streamed.stream.running():
         subject, evidence, remarks = measure_folder(streamed, job, inputs)
         plan = decide(source, job, evidence)
         surgery = operate(source, plan, evidence, job.mask)
         check_damage(surgery, plan, job, evidence)
-        plan = surgery.certified(plan)
+        plan = with_measured_errors(surgery.certified(plan), surgery.projections, subject, inputs)
         notes = (*source.notices, *remarks, *_notes(plan))
         fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
         done = fit_folder(fit, surgery, plan)
@@ -226,12 +231,13 @@ def plan_job(source: Source, job: Job) -> Pruned:
 
 def check_job(source: Source, job: Job) -> None:
     """Raise if the job cannot be done to this source, before anything is measured or built."""
-    if job.reduce != "truncate":
-        require_lti(source, job.reduce)
-        if isinstance(source, ModuleSource):
-            from aireprune.models.editing import check_editable
+    check_reduction(source, job.reduce)
+    if job.reduce != "truncate" and isinstance(source, ModuleSource):
+        from aireprune.models.editing import check_editable, check_projectable
 
-            check_editable(source.module, source.layers, linear=True)
+        check_editable(source.module, source.layers, linear=job.reduce in LTI_ONLY)
+        if job.reduce == "projected":
+            check_projectable(source.module, source.layers)
 
 
 def measure(source: ModuleSource, job: Job, inputs: Inputs | None) -> Measured:
