@@ -30,7 +30,7 @@ from aireprune.method.lowpass import CORRELATION, slow_power
 from aireprune.method.reductions import Reduction
 from aireprune.method.selection import Budget
 from aireprune.method.system import ModalSystem
-from aireprune.pruning.outcome import LARGE
+from aireprune.pruning.outcome import limit_for
 from aireprune.pruning.planning import make_plan
 from aireprune.pruning.request import Request
 from aireprune.pruning.source import ModuleSource, open_module
@@ -59,7 +59,7 @@ class Row:
 def main() -> None:
     models = {"embedded": embedded_rows(), **{name: sweep_rows(name) for name in LINEAR}}
     print_table(models, "Linear, time-invariant layers")
-    print_thresholds([row for rows in models.values() for row in rows])
+    print_limits(models)
     print_table({name: sweep_rows(name) for name in SELECTIVE}, "Selective layers")
 
 
@@ -191,12 +191,18 @@ def print_table(models: Mapping[str, list[Row]], title: str) -> None:
         )
 
 
-def print_thresholds(rows: list[Row]) -> None:
+def print_limits(models: Mapping[str, list[Row]]) -> None:
     """How often models on either side of the limits in `aireprune.pruning.outcome` lose more than POINTS."""
-    for reduce, limit in LARGE.items():
-        for side, chosen in (("above", True), ("below", False)):
-            lost = [r.lost > POINTS for r in rows if r.reduce == reduce and (r.said[CHOSEN] > limit) == chosen]
-            print(f"{reduce}, expected error {side} {limit:g}: {sum(lost)} of {len(lost)} lose more than {POINTS:.0%}")
+    sides: dict[tuple[float, str], list[bool]] = {}
+    for name, rows in models.items():
+        family = name.rpartition("-")[2].replace("embedded", "s5")
+        for row in rows:
+            limit = limit_for(row.reduce, {family})
+            side = "above" if row.said[CHOSEN] > limit else "below"
+            sides.setdefault((limit, side), []).append(row.lost > POINTS)
+    print()
+    for (limit, side), lost in sorted(sides.items()):
+        print(f"expected error {side} the limit of {limit:g}: {sum(lost)} of {len(lost)} lose more than {POINTS:.0%}")
 
 
 if __name__ == "__main__":

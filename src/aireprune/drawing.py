@@ -116,7 +116,7 @@ def name_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], inks: Mappin
     placed = spread(heights, LABEL_HEIGHT * pixels, bottom, top)
     for name, (x, y) in ends.items():
         axes.annotate(
-            printable(name, 24),
+            printable(name, 32),
             (x, y),
             xytext=(14, (placed[name] - heights[name]) / pixels),
             textcoords="offset points",

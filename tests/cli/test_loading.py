@@ -27,6 +27,7 @@ def last_line(aire: Any, *arguments: Any, ratio: float = 0.5) -> str:
 def test_our_own_format(aire: Any, tmp_path: Any) -> None:
     aireprune.save(small_models.s4d(), tmp_path / "in")
     torch.save(small_models.s4d().state_dict(), tmp_path / "in.pth")
+    (tmp_path / "in.json").write_text('{"prenorm": false}')
     for source in ("in", "in.pth"):
         line = last_line(aire, tmp_path / source, "-o", tmp_path / f"out-of-{source.replace('.', '-')}")
         assert isinstance(eval(line), S4DModel)

@@ -59,6 +59,22 @@ def test_a_saved_plan_applies_to_its_checkpoint_only(aire, s5_file, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_recovery_says_what_it_did(aire, s5_file, tmp_path):
+    x = np.load(S5_FILE.with_suffix(".npz"))["x"]
+    np.save(tmp_path / "x.npy", np.concatenate([x + shift for shift in np.linspace(-1, 1, 24)]))
+    how = ("--ratio", 0.75, "--reduce", "truncate", "--calibrate", tmp_path / "x.npy", "--recover-steps", 40)
+    code, out, err = aire("prune", s5_file, "-o", tmp_path / "small", *how)
+    assert code == 0
+    assert "Recovered in 40 steps: on held-out inputs the outputs differ from the full model's by" in out
+    assert "recovery: step 40 of 40, divergence" in err
+    code, out, _ = aire("prune", s5_file, "-o", tmp_path / "other", "--json", *how)
+    document = json.loads(out)
+    found = document["recovery"]
+    assert (found["steps"], document["plan"]["recovered"]) == (40, 40)
+    assert found["after"]["kl"] < found["before"]["kl"]
+    assert json.loads((tmp_path / "small" / "plan.json").read_text())["recovered"] == 40
+
+
 def test_a_plan_and_other_options_do_not_mix(refused, s5_file, tmp_path):
     aireprune.plan(s5_file, ratio=0.25).save(tmp_path / "plan.json")
     plan = ("--plan", tmp_path / "plan.json")
@@ -125,6 +141,12 @@ def test_broken_weights(refused, s5_file, what, suffix):
         (("--ratio", 0.5, "--min-states", -1), "0 or more"),
         (("--ratio", 0.5, "--reduce", "nothing"), "There is no reduction 'nothing'"),
         (("--ratio", 0.5, "--reduce", "refit", "--mask"), "A mask leaves every state as it is"),
+        (("--ratio", 0.5, "--recover", 5), "give them with --calibrate."),
+        (("--ratio", 0.5, "--recover-steps", 5, "--layer-inputs", "layers"), "give them with --calibrate."),
+        (("--ratio", 0.5, "--calibrate", "smnist", "--recover", 0), "above 0, in minutes; got --recover 0."),
+        (("--ratio", 0.5, "--calibrate", "smnist", "--recover", 1, "--recover-steps", 9), "or a number of steps"),
+        (("--ratio", 0.5, "--allocate", "measured"), "give them with --calibrate."),
+        (("--ratio", 0.5, "--allocate", "guessed"), "There is no allocation 'guessed'"),
     ],
 )
 def test_bad_arguments(refused, s5_file, arguments, mention):

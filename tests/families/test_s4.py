@@ -73,7 +73,7 @@ def test_reduced_s4_files_by_the_dense_definition(tmp_path: Path, reduce: str, l
     stored = {name: values.astype(np.float32 if values.dtype.kind == "f" else int) for name, values in arrays.items()}
     save_file(stored, tmp_path / "s4.safetensors")
     applied = aireprune.prune_file(
-        tmp_path / "s4.safetensors", tmp_path / "small.safetensors", ratio=0.5, reduce=reduce
+        tmp_path / "s4.safetensors", tmp_path / "small.safetensors", ratio=0.5, reduce=reduce, layout="adaptive"
     )
     small = load_file(tmp_path / "small.safetensors")
     full, reduced = s4_kernel(arrays, 400), s4_kernel({name: v.astype(float) for name, v in small.items()}, 400)

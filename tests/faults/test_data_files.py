@@ -110,13 +110,18 @@ def test_cells_jsonl(tmp_path, toy):
 
 
 def test_summary_json(tmp_path, toy):
-    """Every damaged file is read; of those that are understood every fifth is drawn, which takes longer."""
+    """Every damaged file is read; of those that are understood some are drawn, a figure each, which takes longer."""
     summary, understood = summarise(toy[1], REQUEST, cells()), itertools.count()
 
     def read(path):
-        found = Summary.load(path)
-        if next(understood) % 5 == 0:
+        found, number = Summary.load(path), next(understood)
+        name, curve = next(iter(found.variants.items()))
+        if number == 0:
             figures.draw_sweep(found, tmp_path / "figures")
+        elif number % 8 == 1:
+            figures.curves(found, "t")
+        elif number % 8 == 5 and any(point.layers for point in curve.points):
+            figures.profile(found, name, "t")
 
     check(tmp_path / "summary.json", json.dumps(summary.to_dict()).encode(), (of_json, of_json, of_bytes), read)
 

@@ -57,10 +57,10 @@ def mamba_arrays() -> Arrays:
 @pytest.mark.parametrize("calibrate", [None, small_models.inputs(4)])
 def test_balanced_for_linear_layers_plain_removal_for_selective_ones(name: str, calibrate: np.ndarray | None) -> None:
     request, said = settled(open_module(small_models.MODELS[name]()), own=True, calibrate=calibrate)
-    linear, data = name != "mamba", calibrate is not None
-    assert request.method == ("aire" if linear or not data else "damage-calibrated")
+    linear, scored = not name.startswith("mamba"), name == "mamba" and calibrate is not None
+    assert request.method == ("damage-calibrated" if scored else "aire")
     assert request.reduce == ("balanced" if linear else "truncate")
-    assert request.fallback == (linear or data)
+    assert request.fallback == (linear or scored)
     assert said == ()
 
 

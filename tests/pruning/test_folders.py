@@ -13,10 +13,10 @@ from safetensors.numpy import load_file
 import aireprune
 from aireprune import AireError
 from aireprune.calibration import selective
-from aireprune.pruning import layer_store
+from aireprune.pruning import folders
 
 TOKENS = np.random.default_rng(0).integers(1, 40, (24, 20))
-CHOICES: dict[str, Any] = {"ratio": 0.5, "layout": "uniform", "calibrate": TOKENS}
+CHOICES: dict[str, Any] = {"ratio": 0.5, "method": "aire", "layout": "uniform", "calibrate": TOKENS}
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def test_an_interrupted_run_goes_on_where_it_stopped(folder: Path, monkeypatch: 
 
 
 def test_what_belongs_to_another_job_is_not_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(self: Any) -> None:
+    def dies(*given: Any) -> None:
         raise KeyboardInterrupt
 
     out = folder.parent / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(layer_store.LayerStore, "remove", dies)
+        patch.setattr(folders, "measure_fit", dies)
         with pytest.raises(KeyboardInterrupt):
             aireprune.prune_file(folder, out, **CHOICES)
     other = {**CHOICES, "calibrate": TOKENS[::-1].copy()}

@@ -272,7 +272,7 @@ def test_the_s4_repositorys_s4d(config: dict[str, Any], o: int, untied: bool) ->
         np.testing.assert_allclose(stored.kernel(50), found.system.kernel(50)[..., :50, :, :], atol=1e-8)
 
 
-def test_channels_that_share_poles_cannot_be_balanced() -> None:
+def test_channels_that_share_poles_get_their_own_when_they_are_balanced() -> None:
     rng = np.random.default_rng(2)
     arrays = Arrays(
         {
@@ -284,8 +284,19 @@ def test_channels_that_share_poles_cannot_be_balanced() -> None:
         }
     )
     source = opened(arrays)
-    with pytest.raises(AireError, match=r"share poles \(2 sets for 4 channels\)"):
-        operate(source, planned(source, [3], reduce="balanced"))
+    (layer,) = source.layers
+    balanced = operate(source, planned(source, [4], reduce="balanced"))
+    new = {name: edit(arrays[name]) for name, edit in balanced.edits.items()}
+    assert {name: values.shape[:-1] for name, values in new.items()}["k.C"] == (1, 4, 3)
+    assert new["k.A_real"].shape == (4, 3)
+    reduction = balanced.reductions[0]
+    assert reduction.order.tolist() == [3, 1, 3, 1]
+    stored = read_system(source, layer, new, balanced.sizes[0])
+    np.testing.assert_allclose(stored.kernel(50), reduction.system.kernel(50), atol=1e-9)
+    written = Arrays(arrays | new)
+    (again,) = find_layers(written, {})
+    assert again.options.copies == 4
+    np.testing.assert_allclose(lti(again).system(again, written).kernel(50), stored.kernel(50), atol=1e-12)
     assert operate(source, planned(source, [3], reduce="refit")).reductions[0].order.tolist() == [3, 0, 3, 0]
 
 

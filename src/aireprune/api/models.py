@@ -121,6 +121,8 @@ def prune(
     keyword arguments, a DataLoader), an array, a task's name, a .npy or .npz file or a directory of them; at most
     calibrate_count=256 sequences are used. For a checkpoint with a tokenizer, or a model of bytes, also a text, of which
     calibrate_tokens=65536 tokens are used. Covariances are then measured, and readouts fitted to the full model.
+    recover: minutes in which all parameters then learn from the full model, without labels, on at most
+    recover_count=20000 sequences of `calibrate`; recover_steps: so many steps instead, whatever time they take.
     module: 'path.py:build_model', code of yours that builds the module of a checkpoint whose architecture is not known.
     The plan that was applied, with its certificate, is the attribute `plan` of the new model.
     """
@@ -164,7 +166,8 @@ def prune_file(
     """Prune a checkpoint on disk into a new one of the same kind, without building the model; returns the plan applied.
 
     A target without a suffix, for a source that is a single file, becomes a folder in our own format; that builds the
-    model, and so does calibration. The choices are those of `prune`; layer_inputs: a folder with one array (n, L, h) per
+    model, and so does calibration. The choices are those of `prune`; a recovery that was interrupted goes on where it
+    stopped if it is asked for again. layer_inputs: a folder with one array (n, L, h) per
     linear layer, NAME.npy, to calibrate layers with where no model can be built.
     """
     job = make_job(plan, choices)

@@ -34,6 +34,11 @@ class Distance:
     kl: float | None = None
     agreement: float | None = None
 
+    @property
+    def harm(self) -> float:
+        """Divergence and squared distance of the answers together, one number to compare models by."""
+        return (self.kl or 0.0) + self.output**2
+
 
 @dataclass(frozen=True)
 class Fit:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -45,6 +46,13 @@ class Recovered:
                 f"recovery broke off at step {self.broken_off}, where the loss was not finite; the model is {kept}.",
             )
         return () if self.best else ("recovery did not help on held-out inputs; the model is what it was before.",)
+
+    def to_dict(self) -> dict[str, Any]:
+        distances = {
+            when: {"output": found.output, "kl": found.kl, "agreement": found.agreement}
+            for when, found in (("before", self.before), ("after", self.after))
+        }
+        return {"steps": self.steps, "best": self.best, "broken_off": self.broken_off, **distances}
 
 
 def recover(

@@ -51,12 +51,10 @@ class Effort:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if (self.minutes is None) == (self.steps is None):
-            raise AireError("Recovery takes either a time (recover=MINUTES) or a number of steps (recover_steps=N).")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise AireError(f"Recovery takes a time above 0 minutes; got recover={self.minutes:g}.")
-        if self.steps is not None and self.steps < 1:
-            raise AireError(f"Recovery takes at least one step; got recover_steps={self.steps}.")
+        """Not a number is not more than nothing either."""
+        given = [amount for amount in (self.minutes, self.steps) if amount is not None]
+        if len(given) != 1 or not given[0] > 0:
+            raise AireError("Recovery takes some minutes, more than 0, or at least one step.")
 
 
 @dataclass(frozen=True)
@@ -136,10 +134,10 @@ class Run:
         for self.rate in RATES:
             self._begin_at(start)
             finite = all(self._learn(rate(self.step, steps)) for self.step in range(steps))
-            score = _score(self.teacher.judge(self.student)) if finite else math.inf
-            if found is not None and not score * BETTER < found[0]:
+            harm = self.teacher.judge(self.student).harm if finite else math.inf
+            if found is not None and not harm * BETTER < found[0]:
                 break
-            found = score, self.rate, _copied(self.student.state_dict())
+            found = harm, self.rate, _copied(self.student.state_dict())
         assert found is not None
         _, self.rate, state = found
         self._begin_at(state)
@@ -167,7 +165,7 @@ class Run:
     def _look(self) -> None:
         """Keep the present state if it is the closest one so far, and no layer has lost its stability."""
         found = self.teacher.judge(self.student)
-        better = _score(found) < _score(self.closest) and is_no_worse(found, self.before)
+        better = found.harm < self.closest.harm and is_no_worse(found, self.before)
         if better and self._unstable() <= self.unstable:
             self.closest, self.best = found, self.step
             self.best_state = _copied(self.student.state_dict())
@@ -208,10 +206,6 @@ class Run:
 def is_no_worse(found: Distance, than: Distance) -> bool:
     """In divergence, where there is one, and in distance."""
     return found.output <= than.output and (found.kl or 0.0) <= (than.kl or 0.0)
-
-
-def _score(distance: Distance) -> float:
-    return (distance.kl or 0.0) + distance.output**2
 
 
 def rate(step: int, steps: int) -> float:

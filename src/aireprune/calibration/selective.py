@@ -16,7 +16,6 @@ feature C_t[j] Z_t[:, j].
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -24,7 +23,9 @@ from torch import Tensor
 from aireprune.calibration.mixers import Mixer, Signals
 from aireprune.calibration.moments import TOKENS, Moments, best_change
 
-UNKNOWNS = 4096  # at most so many in one problem
+UNKNOWNS = 4096  # about so many in one problem
+AT_LEAST = 512  # of which are for the states, however wide the layer
+OVER, ITERATIONS = 8, 12
 
 Stream = Iterable[tuple[Signals, Tensor, bool]]  # what happens inside, what should be put out (b, L, d_model), held out
 
@@ -35,8 +36,11 @@ class GateMoments:
     basis (D, r): directions in which rows of W_C may change; None where C is normalised.
     """
 
-    def __init__(self, mixer: Mixer, basis: Tensor | None):
+    def __init__(self, mixer: Mixer, basis: Tensor | None, products: Tensor | None = None):
+        """products: W'W, if it is known."""
         self.mixer, self.basis = mixer, basis
+        w = mixer.out_weight.double()
+        self.products = w.T @ w if products is None else products
         self.r = 1 if basis is None else basis.shape[1]
         self.sums = Moments.zeros(mixer.states * self.r + mixer.channels, 1)
 
@@ -64,15 +68,9 @@ class GateMoments:
                 gram[at_j, n * r :] += cross
                 gram[n * r :, at_j] += cross.T
                 side[at_j] += along[j].T @ (z[j] * lack).sum(1)
-            gram[n * r :, n * r :] += self._products * (gated.T @ gated)
+            gram[n * r :, n * r :] += self.products * (gated.T @ gated)
             side[n * r :] += ((lack @ w) * gated).sum(0)
             self.sums.power += (lack * lack).sum()
-
-    @cached_property
-    def _products(self) -> Tensor:
-        """W'W."""
-        w = self.mixer.out_weight.double()
-        return w.T @ w
 
     def weights(self) -> Tensor:
         """What the features of the states are multiplied with at present, (N, r)."""
@@ -83,7 +81,8 @@ class GateMoments:
 
 def fit_gates(mixer: Mixer, stream: Stream, basis: Tensor | None) -> None:
     """W_C and D, or the weight of the norm of C and D."""
-    parts = [GateMoments(mixer, basis) for _ in range(2)]
+    first = GateMoments(mixer, basis)
+    parts = [first, GateMoments(mixer, basis, first.products)]
     for inside, target, held in stream:
         parts[held].add(inside, target - mixer.output(inside))
     fit, judge = parts[0].sums, parts[1].sums
@@ -110,11 +109,22 @@ def free_directions(mixer: Mixer, insides: Iterable[Signals], unknowns: int = UN
     if mixer.c_norm is not None:
         return None
     channels = mixer.channels
-    r = min(channels, max(1, (unknowns - channels) // max(mixer.states, 1)))
+    r = min(channels, max(1, max(unknowns - channels, AT_LEAST) // max(mixer.states, 1)))
     if r == channels:
         return torch.eye(channels, dtype=torch.float64)
     covariance = torch.zeros(channels, channels, dtype=torch.float64)
     for inside in insides:
         x = inside.x.flatten(0, 1)
         covariance += (x.T @ x).double()
-    return torch.linalg.eigh(covariance)[1][:, -r:]
+    return _leading(covariance, r)
+
+
+def _leading(covariance: Tensor, r: int) -> Tensor:
+    """The r leading eigenvectors; few of many by subspace iteration, which is enough to span what is strong."""
+    if 8 * r > len(covariance):
+        return torch.linalg.eigh(covariance)[1][:, -r:]
+    basis = torch.randn(len(covariance), r + OVER, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for _ in range(ITERATIONS):
+        basis = torch.linalg.qr(covariance @ basis)[0]
+    turn = torch.linalg.eigh(basis.T @ covariance @ basis)[1]
+    return (basis @ turn)[:, -r:]

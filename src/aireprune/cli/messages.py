@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 
 SAME = (
-    "batch", "blocks", "calibrate", "calibrate_count", "calibrate_tokens", "config", "count", "data", "device",
-    "dropout", "epochs", "epsilon", "examples", "family", "features", "force", "granularity", "horizon", "layer_inputs",
-    "layers", "layout", "length", "lr", "mask", "max_drop", "method", "methods", "min_states", "module", "overwrite",
-    "plan", "precision", "ratio", "ratios", "recipe", "reduce", "repeats", "round_to", "seed", "seeds", "ssm_lr",
+    "allocate", "batch", "bench", "blocks", "calibrate", "calibrate_count", "calibrate_tokens", "config", "count",
+    "data", "details", "device", "dropout", "epochs", "epsilon", "examples", "family", "features", "force",
+    "granularity", "horizon", "layer_inputs", "layers", "layout", "length", "lr", "mask", "max_drop", "method",
+    "methods", "min_states", "module", "overwrite", "plan", "precision", "ratio", "ratios", "recipe", "recover",
+    "recover_count", "recover_steps", "reduce", "repeats", "report", "round_to", "seed", "seeds", "ssm_lr",
     "state_axis", "states", "task", "text", "threshold", "unstable", "weight_decay", "window",
 )  # fmt: skip
 FLAGS = {name: "--" + name.replace("_", "-") for name in SAME} | {"original": "--against", "drop": "--max-drop"}

@@ -60,6 +60,24 @@ CalibrateCount = Annotated[
 CalibrateTokens = Annotated[
     int, typer.Option("--calibrate-tokens", metavar="N", help="Use at most N tokens of a text to calibrate with.")
 ]
+Recover = Annotated[
+    float | None,
+    typer.Option(
+        "--recover",
+        metavar="MINUTES",
+        help="Then let all of the pruned model learn from the full one for so long, without labels, on inputs of "
+        "--calibrate. Interrupt it at any time: the same command goes on where it stopped.",
+    ),
+]
+RecoverSteps = Annotated[
+    int | None,
+    typer.Option(
+        "--recover-steps", metavar="N", help="The same in N steps, whatever time they take: results to be repeated."
+    ),
+]
+RecoverCount = Annotated[
+    int, typer.Option("--recover-count", metavar="N", help="Learn from at most N sequences (of a text: windows).")
+]
 LayerInputs = Annotated[
     Path | None,
     typer.Option(

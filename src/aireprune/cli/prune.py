@@ -20,6 +20,9 @@ from aireprune.cli.options import (
     Json,
     LayerInputs,
     Module,
+    Recover,
+    RecoverCount,
+    RecoverSteps,
     Seed,
     StateAxis,
 )
@@ -55,6 +58,7 @@ class Choices:
     state_axis: tuple[str, ...] = ()
     round_to: int = 1
     reduce: str = AUTO
+    allocate: str = "scores"
 
     @property
     def given(self) -> list[str]:
@@ -72,6 +76,9 @@ class Handling:
     calibrate_count: int
     calibrate_tokens: int
     layer_inputs: Path | None
+    recover: float | None
+    recover_steps: int | None
+    recover_count: int
 
 
 def prune(
@@ -86,6 +93,9 @@ def prune(
     calibrate_count: CalibrateCount = 256,
     calibrate_tokens: CalibrateTokens = 65536,
     layer_inputs: LayerInputs = None,
+    recover: Recover = None,
+    recover_steps: RecoverSteps = None,
+    recover_count: RecoverCount = 20_000,
     module: Module = None,
     max_drop: flags.MaxDrop = None,
     task: TaskName = None,
@@ -98,6 +108,7 @@ def prune(
     layout: flags.Layout = AUTO,
     granularity: Granularity = "mode",
     round_to: flags.RoundTo = 1,
+    allocate: flags.Allocate = "scores",
     unstable: flags.Unstable = "refuse",
     state_axis: StateAxis = None,
     force: flags.Force = False,
@@ -121,6 +132,9 @@ def prune(
         calibrate_count=calibrate_count,
         calibrate_tokens=calibrate_tokens,
         layer_inputs=layer_inputs,
+        recover=recover,
+        recover_steps=recover_steps,
+        recover_count=recover_count,
     )
     choices = Choices(
         ratio=ratio,
@@ -136,6 +150,7 @@ def prune(
         state_axis=tuple(state_axis or ()),
         round_to=round_to,
         reduce=reduce,
+        allocate=allocate,
     )
     _check(choices, plan, max_drop, task is not None or text is not None)
     if max_drop is not None:
@@ -159,9 +174,12 @@ def prune(
         document = {"source": str(ckpt), "target": str(out), "masked": mask, **sizes.to_dict()}
         accuracy = {} if judgement is None else {"accuracy": judgement.to_dict()}
         timed = {} if speed is None else {"speed": speed.to_dict()}
-        print_json({**document, **accuracy, **timed, "outcome": asdict(outcome_of(done)), "plan": done.plan.to_dict()})
+        recovery = {} if done.recovered is None else {"recovery": done.recovered.to_dict()}
+        extra = {**accuracy, **recovery, **timed, "outcome": asdict(outcome_of(done))}
+        print_json({**document, **extra, "plan": done.plan.to_dict()})
         return
-    show(done, sizes, speed, View(chosen=plan is None and reduce == AUTO, mask=mask, details=details))
+    chosen = plan is None and reduce == AUTO and (method == AUTO or done.plan.reduce != "truncate")
+    show(done, sizes, speed, View(chosen=chosen, mask=mask, details=details))
     if judgement is not None:
         judgement.show()
     say(how_to_load(source, out, done.plan, mask))
@@ -216,12 +234,13 @@ def _at_ratio(job: Job, ratio: float) -> Job:
 def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bool) -> None:
     """Whatever can be known to fail fails before minutes of work."""
     from aireprune.files.writing.atomic import refuse_existing
-    from aireprune.pruning.calibrating import read_calibration, read_layer_inputs
+    from aireprune.pruning.calibrating import read_calibration, read_layer_inputs, read_recovery
     from aireprune.pruning.prune import check_job
 
     refuse_existing(target, overwrite)
     check_job(source, job)
     read_calibration(source, job.calibration)
+    read_recovery(source, job)
     read_layer_inputs(source, job.calibration)
 
 

@@ -69,6 +69,15 @@ Layout = Annotated[
         "changed.",
     ),
 ]
+Allocate = Annotated[
+    str,
+    typer.Option(
+        "--allocate",
+        metavar="scores|measured",
+        help="What decides how many states each layer keeps: their scores, or how far the model's answers on inputs of "
+        "--calibrate move when a layer has fewer.",
+    ),
+]
 RoundTo = Annotated[
     int, typer.Option("--round-to", metavar="K", help="Round the states kept per layer up to a multiple of K.")
 ]

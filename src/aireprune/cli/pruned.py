@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from aireprune.bench.pruned import Speed
+    from aireprune.calibration.recovery import Recovered
     from aireprune.cli.sizes import Sizes
     from aireprune.pruning.outcome import Outcome
     from aireprune.pruning.plan import Plan
@@ -44,6 +45,8 @@ def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
         say(worth(sizes, speed))
     if done.fit is not None and plan.calibrated:
         say(_measured(done, outcome))
+    if done.recovered is not None and plan.recovered:
+        say(recovery_line(done.recovered))
     warning = None if view.mask else damage(plan, outcome)
     if warning is not None:
         say(warning)
@@ -55,6 +58,21 @@ def outcome_of(done: Pruned) -> Outcome:
     fit = done.fit
     measured = None if fit is None else fit.after if done.plan.calibrated else fit.before
     return Outcome.of(done.plan, measured)
+
+
+def recovery_line(found: Recovered) -> str:
+    """What recovery did, on the inputs that were kept aside."""
+    before, after = found.before, found.after
+    line = (
+        f"Recovered in {found.steps:,} steps: on held-out inputs the outputs differ from the full model's by "
+        f"{percent(after.output)} ({percent(before.output)} before)"
+    )
+    if after.kl is None or before.kl is None or after.agreement is None or before.agreement is None:
+        return f"{line}."
+    return (
+        f"{line}, their divergence is {after.kl:.4f} nats ({before.kl:.4f}), and {percent(after.agreement)} of the answers "
+        f"are the same ({percent(before.agreement)})."
+    )
 
 
 def way(plan: Plan) -> str:

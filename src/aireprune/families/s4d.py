@@ -157,7 +157,7 @@ class S4D:
         if "A_imag" in read:
             b, c = as_complex(b), as_complex(c)
         step = steps(read["inv_dt"], options)
-        copy = np.arange(h) % max(options.copies, 1)
+        copy = np.arange(h) % max(len(pole), 1)  # not options.copies: a new system has as many as channels
         log_radius, angle, factor = DISCRETIZE[options.disc](pole[copy], step)
         c = c.reshape(options.directions, -1, h, n)
         if options.bandlimit is not None:

@@ -33,13 +33,8 @@ def new_readout(
 
 
 def new_system(layer: Layer[S4DOptions], arrays: NamedArrays, system: ModalSystem) -> dict[str, np.ndarray]:
-    """Every array of the layer that has modes; rows are as long as the system's."""
+    """Every array of the layer that has modes; rows are as long as the system's, and every channel has poles of its own."""
     options, names = layer.options, layer.arrays
-    if options.copies != options.channels:
-        raise AireError(
-            f"The channels of layer {layer.name} share poles ({options.copies} sets for {options.channels} "
-            "channels), but balanced truncation gives every channel poles of its own. Use reduce='refit'."
-        )
     if "A_imag" not in names:
         raise AireError(f"Layer {layer.name} has real poles only, and balanced truncation makes complex ones.")
     old = {role: np.asarray(arrays[name]) for role, name in names.items()}
@@ -75,7 +70,7 @@ def _standalone(
 def _repository(
     pole: np.ndarray, old: dict[str, np.ndarray], layer: Layer[S4DOptions], step: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    options, n = layer.options, pole.shape[1]
+    options = layer.options
     with np.errstate(all="ignore"):  # what a transform cannot hold shows when the result is compared
         real, exact_real = rounded(TRANSFORMS[options.real_transform][1](-pole.real), old["A_real"])
         imag, exact_imag = rounded(TRANSFORMS[options.imag_transform][1](-pole.imag), old["A_imag"])
@@ -83,7 +78,7 @@ def _repository(
     b[..., 0] = 1
     new = {"A_real": real, "A_imag": imag, "B": b}
     if "P" in old:
-        new["P"] = np.zeros((*old["P"].shape[:2], n, 2), old["P"].dtype)
+        new["P"] = np.zeros((len(old["P"]), *pole.shape, 2), old["P"].dtype)
     if options.untied:
         inverse = TRANSFORMS[options.dt_transform][1](step)
         inverse = np.arcsinh(inverse) if options.dt_fast else inverse

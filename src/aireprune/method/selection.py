@@ -51,7 +51,8 @@ class Rule:
 
     prefix: scores are prefix-normalised in each layer, with `epsilon` added to the sums. scope: 'global', one ranking
     over all layers, or 'uniform', the same share of every layer. round_to: counts are rounded up to a multiple.
-    same_size: all layers keep equally many. The last two come after the budget.
+    same_size: all layers keep equally many. The last two come after the budget. counts: what every layer keeps, decided
+    by somebody else; only the best ones of each layer are chosen then.
     """
 
     prefix: bool = True
@@ -59,6 +60,7 @@ class Rule:
     epsilon: float = 0.0
     round_to: int = 1
     same_size: bool = False
+    counts: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < float("inf"):
@@ -116,7 +118,7 @@ def select(pool: Pool, budget: Budget, rule: Rule | None = None) -> Selection:
         values = np.full(len(layer), np.inf)
         values[~must] = prefix_normalize(layer[~must], rule.epsilon) if rule.prefix else layer[~must]
         ranked.append(values)
-    wanted = _counts(ranked, pool.counted, budget, "same" if rule.same_size else rule.scope)
+    wanted = rule.counts or _counts(ranked, pool.counted, budget, "same" if rule.same_size else rule.scope)
     wanted = [min(-(-k // rule.round_to) * rule.round_to, len(v)) for k, v in zip(wanted, ranked, strict=True)]
     kept = [np.sort(_order(v)[: max(k, m.sum())]) for v, k, m in zip(ranked, wanted, pool.always, strict=True)]
     if budget.threshold is not None:

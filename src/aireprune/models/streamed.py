@@ -6,9 +6,10 @@ torch's meta device, where they have a shape and no values, until they are read,
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,8 @@ class Streamed:
     def _release(self, module: nn.Module) -> None:
         for part in self._whole(module):
             self._used[part] -= 1
+            if not self._used[part] and self._present.get(part, 0) > self.capacity > 0:
+                self._drop(part)  # an embedding or a head, which would take all the room
 
     def _read(self, part: nn.Module) -> None:
         if part in self._present:
@@ -82,7 +85,8 @@ class Streamed:
             return
         size = 0
         for attribute, name in self._parts[part].items():
-            values = torch.from_numpy(np.array(self.arrays[name]))
+            found = np.asarray(self.arrays[name])
+            values = torch.from_numpy(found if found.flags.writeable else found.copy())
             tensor = values.float() if values.is_floating_point() else values
             _put(part, attribute, tensor)
             size += tensor.nbytes
@@ -125,6 +129,12 @@ def _put(part: nn.Module, attribute: str, tensor: Tensor) -> None:
         part._parameters[attribute] = nn.Parameter(tensor, requires_grad=False)
     else:
         part._buffers[attribute] = tensor
+
+
+def give_back() -> None:
+    """Freed memory back to the system, where the C library can: glibc keeps what every thread has freed."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

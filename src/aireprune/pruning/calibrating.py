@@ -41,6 +41,21 @@ def read_calibration(source: Source, calibration: Calibration | None) -> Inputs 
     return read_inputs(calibration.source, calibration.count)
 
 
+def read_recovery(source: Source, job: Job) -> Inputs | None:
+    """The inputs to recover with, as many as the job wants from where it calibrates; too few are refused."""
+    if job.recovery is None:
+        return None
+    from aireprune.calibration.lessons import Lessons
+    from aireprune.calibration.text import WINDOW
+
+    assert job.calibration is not None
+    count = job.recovery.count
+    inputs = read_calibration(source, replace(job.calibration, count=count, tokens=count * WINDOW))
+    assert inputs is not None
+    Lessons(inputs)
+    return inputs
+
+
 def _tokenizer(source: Source, path: Path) -> Path | None:
     """The folder of a Hugging Face model's tokenizer; None for a model that reads bytes."""
     if isinstance(source, FileSource) and source.kind == "huggingface":

@@ -8,7 +8,8 @@ The one place that chooses. Whatever a request names stays as it is; `AUTO` is r
     method    aire; damage-calibrated for Mamba with calibration inputs
     layout    uniform, one size for all layers, which stock code loads with one number changed and which does selective
               models less harm; adaptive for our own linear models in our own format, for masks, for layers of different
-              sizes, and with epsilon, which lets layers go
+              sizes, with epsilon, which lets layers go, and where a measurement decides how many states each layer
+              keeps
 
 The measurements behind this are in docs/results.md and docs/reductions.md.
 """
@@ -72,7 +73,7 @@ def _can_be_scored_on_data(source: Source, job: Job) -> bool:
 def _layout(source: Source, job: Job, own: bool) -> str:
     assert job.request is not None
     sizes = {layer.states // (layer.groups * layer.rows) for layer in source.layers}
-    free = own and not _all_selective(source)
+    free = (own and not _all_selective(source)) or job.request.allocate == "measured"
     return "adaptive" if free or job.mask or job.request.epsilon or len(sizes) > 1 else "uniform"
 
 

@@ -16,22 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aireprune.arrays import Added, Edit, NamedArrays, Shape, instead
-from aireprune.calibration.checks import DID_NOT_HELP, check_inputs
+from aireprune.arrays import Added, Edit, NamedArrays, Shape
+from aireprune.calibration.checks import DID_NOT_HELP
 from aireprune.calibration.comparison import Fit, measure_fit
 from aireprune.calibration.inputs import ArrayInputs, Inputs
 from aireprune.calibration.readout import Progress, Walk
 from aireprune.calibration.running import running
-from aireprune.calibration.subject import Subject, find_subject
+from aireprune.calibration.subject import Subject
 from aireprune.families import Layer
 from aireprune.families.mamba2 import PROJECTIONS
-from aireprune.method.evidence import Evidence
 from aireprune.models.arrays import to_numpy
 from aireprune.models.huggingface import empty_model
-from aireprune.models.streamed import CAPACITY, Streamed
+from aireprune.models.streamed import CAPACITY, Streamed, give_back
 from aireprune.pruning.layer_store import LayerStore
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.request import Job
 from aireprune.pruning.source import FileSource
 from aireprune.pruning.surgery import Surgery
 
@@ -55,15 +53,17 @@ class StreamedModel:
 
 
 class EditedArrays:
-    """Named arrays as they are after edits and, where given, replacements."""
+    """Named arrays as they are after edits or, where there are fitted ones, as these."""
 
     def __init__(self, arrays: NamedArrays, edits: Mapping[str, Edit], shapes: Mapping[str, Shape]):
         self.arrays, self.edits, self.shapes = arrays, edits, shapes
-        self.new: dict[str, np.ndarray] = {}
+        self.fitted: LayerStore | None = None
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name in self.new:
-            return self.new[name]
+        return self.fitted[name] if self.fitted is not None and name in self.fitted else self.reduced(name)
+
+    def reduced(self, name: str) -> np.ndarray:
+        """Before anything was fitted."""
         edit = self.edits.get(name)
         if isinstance(edit, Added):
             return edit.values
@@ -74,23 +74,6 @@ def opened(source: FileSource, capacity: int = CAPACITY) -> StreamedModel:
     """The full model of a folder; it can be called while its stream is running."""
     stream = Streamed(empty_model(source, source.checkpoint, _sizes(source.layers)), source.arrays, capacity)
     return StreamedModel(stream, source.arrays, source.layers)
-
-
-def measure_folder(full: StreamedModel, job: Job, inputs: Inputs) -> tuple[Subject, Evidence, list[str]]:
-    """Where its layers are called, what the job wants to know about them, and remarks on the inputs."""
-    from aireprune.calibration.covariance import measured_covariances
-    from aireprune.calibration.damage import measured_scores
-    from aireprune.method.methods import find_method
-    from aireprune.method.reductions import find_reduction
-
-    remarks = check_inputs(full.module, inputs)
-    subject, evidence = find_subject(full, inputs), job.evidence
-    if find_reduction(job.reduce).selective and evidence.covariances is None:
-        evidence = replace(evidence, covariances=measured_covariances(subject, inputs))
-    method = find_method(job.request.method) if job.request is not None else None
-    if method is not None and method.measured and evidence.scores is None:
-        evidence = replace(evidence, scores=measured_scores(subject, inputs, method.criterion, full.stream.loaded))
-    return subject, evidence, remarks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +101,14 @@ class FolderFit:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The surgery with fitted readouts, if they helped; how far the outputs are; remarks."""
+    """The surgery with fitted readouts, if they helped; how far the outputs are; where fitted layers are until the folder
+    is written; remarks."""
 
     surgery: Surgery
     plan: Plan
     fit: Fit
-    remarks: tuple[str, ...]
+    store: LayerStore
+    remarks: tuple[str, ...] = ()
 
 
 def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
@@ -131,64 +116,53 @@ def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
     source, inputs, full, sizes = job.source, job.inputs, job.full.stream, list(surgery.sizes)
     projected = plan.reduce == "projected"
     plain, student = (empty_model(source, source.checkpoint, sizes, projected) for _ in range(2))
-    before, after = (
-        Streamed(model, EditedArrays(source.arrays, surgery.edits, job.shapes(model)), full.capacity)
-        for model in (plain, student)
-    )
+    arrays = [EditedArrays(source.arrays, surgery.edits, job.shapes(plain)) for _ in range(2)]
+    before, after = Streamed(plain, arrays[0], full.capacity), Streamed(student, arrays[1], full.capacity)
     store = LayerStore(job.target, {"plan": plan.to_json(), "source": _stamp(source), "inputs": digest(inputs)})
+    arrays[1].fitted = store
     layers = [replace(layer, states=size * layer.groups) for layer, size in zip(source.layers, sizes, strict=True)]
     with before.running(), after.running():
         with running(full.module, student):
             walk = Walk(job.subject, student, layers, inputs, full.capacity, plan.reduce == "fitted")
-            kept = _Kept(full, after, store, job.report, len(walk.sites))
-            walk.go(kept)
+            walk.go(_Kept(full, after, arrays[1], store, job.report))
         fit = measure_fit(job.subject, plain, student, inputs)
-    store.remove()
     if not fit.helped:
-        return Fitted(surgery, plan, fit, (DID_NOT_HELP,))
-    edits = {**surgery.edits, **{name: _in_place_of(surgery, name, values) for name, values in kept.new.items()}}
+        return Fitted(surgery, plan, fit, store, (DID_NOT_HELP,))
+    edits = {**surgery.edits, **{name: _from(store, name, surgery.edits.get(name)) for name in store.arrays}}
     # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
-    return Fitted(replace(surgery, edits=edits), replace(plan, certificate=None, calibrated=len(inputs)), fit, ())
+    plan = replace(plan, certificate=None, calibrated=len(inputs))
+    return Fitted(replace(surgery, edits=edits), plan, fit, store)
 
 
-def _in_place_of(surgery: Surgery, name: str, values: np.ndarray) -> Edit:
+def _from(store: LayerStore, name: str, edit: Edit | None) -> Edit:
     """The edit that stores fitted values where the surgery would store others."""
-    edit = surgery.edits.get(name)
-    return Added(values, edit.like) if isinstance(edit, Added) else instead(values)
+    return Added(store[name], edit.like) if isinstance(edit, Added) else lambda old: store[name]
 
 
 class _Kept(Progress):
-    """Fitted modules go to disk at once; those of an earlier run are taken from there."""
+    """What was fitted goes to disk at once; what an earlier run fitted is taken from there."""
 
-    def __init__(self, full: Streamed, student: Streamed, store: LayerStore, report: Report, total: int):
-        self.full, self.student, self.store = full, student, store
-        self.report, self.total, self.done = report, total, 0
-
-    @property
-    def new(self) -> dict[str, np.ndarray]:
-        """The fitted arrays, which the student reads from now on."""
-        assert isinstance(self.student.arrays, EditedArrays)
-        return self.student.arrays.new
+    def __init__(self, full: Streamed, student: Streamed, arrays: EditedArrays, store: LayerStore, report: Report):
+        self.full, self.student, self.arrays, self.store = full, student, arrays, store
+        self.report, self.done = report, 0
 
     def is_done(self, name: str) -> bool:
-        found = self.store.load(name)
-        if found is None:
+        if not self.store.take(name):
             return False
-        self.new.update(found)
         self._tell(name, "was calibrated before")
         return True
 
     def finished(self, name: str) -> None:
-        module = self.student.module.get_submodule(name)
-        arrays = {f"{name}.{key}": to_numpy(tensor) for key, tensor in module.state_dict().items()}
-        known = {key: values for key, values in arrays.items() if key in self.student.arrays.shapes}
-        self.store.save(name, known)
-        self.new.update(known)
+        tensors = self.student.module.get_submodule(name).state_dict()
+        found = {f"{name}.{key}": to_numpy(tensor) for key, tensor in tensors.items()}
+        known = {key: values for key, values in found.items() if key in self.arrays.shapes}
+        self.store.save(name, {key: v for key, v in known.items() if not np.array_equal(v, self.arrays.reduced(key))})
+        give_back()
         self._tell(name, "is calibrated")
 
     def _tell(self, name: str, what: str) -> None:
         self.done += 1
-        self.report(f"{self.done} of {self.total}: {name} {what}")
+        self.report(f"layer {self.done}: {name} {what}")
 
     @contextmanager
     def weights(self, name: str) -> Iterator[None]:

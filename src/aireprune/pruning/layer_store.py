@@ -10,12 +10,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from aireprune.errors import AireError
 
@@ -26,6 +26,7 @@ class LayerStore:
     def __init__(self, target: Path, belongs: Mapping[str, object]):
         self.folder = target.parent / f".{target.name}.calibration"
         self._job = self.folder / "job.json"
+        self._places: dict[str, Path] = {}
         wanted = json.dumps(dict(belongs), sort_keys=True, default=str)
         try:
             if not self._job.is_file() or self._job.read_text() != wanted:
@@ -35,19 +36,36 @@ class LayerStore:
         except OSError as problem:
             raise AireError(f"{self.folder} cannot be written: {problem.strerror or problem}.") from problem
 
-    def load(self, name: str) -> dict[str, np.ndarray] | None:
-        """What was saved for a module; None if there is nothing, or if it is damaged."""
+    def take(self, name: str) -> bool:
+        """Know what an earlier run saved for a module; False if there is nothing, or if it is damaged."""
         try:
-            return dict(load_file(self._file(name)))
+            with safe_open(self._file(name), framework="np") as file:
+                self._places.update(dict.fromkeys(file.keys(), self._file(name)))
         except (OSError, SafetensorError):
-            return None
+            return False
+        return True
 
     def save(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Written whole or not at all."""
+        """The new arrays of a module; written whole or not at all."""
         file = self._file(name)
         part = file.with_suffix(".part")
         save_file({key: np.ascontiguousarray(values) for key, values in arrays.items()}, part)
         os.replace(part, file)
+        self._places.update(dict.fromkeys(arrays, file))
+
+    @property
+    def arrays(self) -> Iterable[str]:
+        """Names of the arrays that are here."""
+        return self._places.keys()
+
+    def __contains__(self, array: str) -> bool:
+        return array in self._places
+
+    def __getitem__(self, array: str) -> np.ndarray:
+        """An array, read from disk."""
+        with safe_open(self._places[array], framework="np") as file:
+            values: np.ndarray = file.get_tensor(array)
+        return values
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

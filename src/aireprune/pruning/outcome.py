@@ -18,9 +18,9 @@ from aireprune.pruning.plan import LayerPlan, Plan
 if TYPE_CHECKING:
     from aireprune.calibration.comparison import Distance
 
-# expected error from which on most models of our sweeps lose more than five points; at the same error balanced truncation
-# costs less
-LARGE = {"truncate": 0.3, "refit": 0.3, "balanced": 0.5, "projected": 0.3, "fitted": 0.3}
+LARGE = 0.3  # expected error from which on most models of our sweeps lose more than five points of accuracy
+LARGE_BALANCED = 0.5  # the same for balanced truncation, which costs less at the same error,
+LARGE_BALANCED_CHANNELS = 0.25  # and for that of S4D, whose channels are systems of their own
 APART = 0.9  # agreement with the full model's answers, below which a pruned one is called damaged
 
 
@@ -44,7 +44,7 @@ class Outcome:
         """Of a plan that was applied. measured: how far the result is from the full model."""
         slow = {layer["name"]: layer.get("slow_error") for layer in plan.certificate or ()}
         expected = {layer.name: _expected(layer, plan, slow.get(layer.name)) for layer in plan.layers}
-        limit = LARGE[plan.reduce]
+        limit = limit_for(plan.reduce, {layer.family for layer in plan.layers})
         if measured is None:
             return cls(expected=expected, limit=limit)
         errors = dict(measured.layers)
@@ -68,6 +68,13 @@ class Outcome:
         if self.agreement is not None:
             return self.agreement < APART
         return self.error is not None and self.error > self.limit
+
+
+def limit_for(reduce: str, families: set[str]) -> float:
+    """The expected error from which on damage is likely."""
+    if reduce != "balanced":
+        return LARGE
+    return LARGE_BALANCED_CHANNELS if "s4d" in families else LARGE_BALANCED
 
 
 def _expected(layer: LayerPlan, plan: Plan, slow: float | None) -> float | None:

@@ -26,6 +26,10 @@ LAYOUTS = {
     "uniform": "all layers keep equally many states",
     "padded": "chosen as adaptive, then filled up with silent states to the size of the largest layer",
 }
+ALLOCATIONS = {
+    "scores": "how many states each layer keeps follows from one ranking of their scores",
+    "measured": "the layers that the model's answers need most keep most, as measured on unlabelled inputs",
+}
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,9 @@ class Plan:
     round_to: int = 1
     source: str | None = None  # the checkpoint it was made from, for `aire certify`
     calibrated: int = 0  # unlabelled sequences that the readouts were then fitted on
+    recovered: int = 0  # steps in which all parameters then learnt from the full model, without labels
     certificate: tuple[dict[str, Any], ...] | None = None  # per layer, once applied: `method.bounds.LayerCertificate`
+    allocate: str = "scores"  # what decided how many states each layer keeps: see `ALLOCATIONS`
     state_axes: tuple[str, ...] = ()  # 'NAME=AXIS' of tensors that no family knows: see `aireprune.families.StateAxes`
 
     @property
@@ -164,6 +170,7 @@ class Plan:
         find_method(self.method)
         find_reduction(self.reduce)
         check_layout(self.layout)
+        check_allocation(self.allocate)
         _ = self.units
         for layer in self.layers:
             whole = type(layer.states) is int and all(type(index) is int for index in layer.kept)
@@ -223,8 +230,10 @@ _TYPES: dict[str, Any] = {
     "round_to": int,
     "source": (str, NoneType),
     "calibrated": int,
+    "recovered": int,
     "certificate": (tuple, NoneType),
     "state_axes": tuple,
+    "allocate": str,
 }
 
 
@@ -232,6 +241,12 @@ def check_layout(layout: str) -> None:
     """Raise unless the layout is known."""
     if layout not in LAYOUTS:
         raise AireError(f"There is no layout {layout!r}. Layouts: {', '.join(LAYOUTS)}.")
+
+
+def check_allocation(allocate: str) -> None:
+    """Raise unless the allocation is known."""
+    if allocate not in ALLOCATIONS:
+        raise AireError(f"There is no allocation {allocate!r}. Allocations: {', '.join(ALLOCATIONS)}.")
 
 
 def _sizes(layers: Sequence[Layer[Any]] | Sequence[LayerPlan]) -> str:

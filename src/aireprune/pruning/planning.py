@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from aireprune.families import FAMILIES, Found, LTIFamily, lti_family
@@ -33,7 +35,7 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
         scores, held = selective_scores(found, request.reduce, evidence), energies(states)
     else:
         scores, held = score_states(states, scoring), energies(states)
-    decision = decide(states, scores, request.budget, request.rule)
+    decision = decide(states, scores, request.budget, replace(request.rule, counts=evidence.counts))
     if request.short_rows:
         decision = shorten_rows(decision, scores, [layer.rows for layer in found.layers])
     return Plan(
@@ -63,6 +65,7 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
         round_to=request.round_to,
         source=source,
         state_axes=request.state_axes.texts,
+        allocate=request.allocate,
     )
 
 

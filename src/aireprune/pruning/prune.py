@@ -1,9 +1,9 @@
 """The one walk: open, measure, plan, operate, apply, calibrate, write. Every way to prune goes down this page.
 
-a module       prune_module       measure -> plan -> operate -> apply -> fit readouts
+a module       prune_module       measure -> plan -> operate -> apply -> fit readouts -> recover
 a checkpoint   prune_checkpoint   plan -> operate -> apply -> write, streamed, without building the model
-                                  calibrated, or into our own format: the model is built and goes through
-                                  prune_module, and what changed in it is written under the file's names
+                                  calibrated, recovered or into our own format: the model is built and goes
+                                  through prune_module, and what changed is written under the file's names
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ from aireprune.errors import AireError
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
-from aireprune.pruning.calibrating import fitted_on_layers, measured_on_layers, read_calibration, read_layer_inputs
+from aireprune.pruning.calibrating import (
+    fitted_on_layers,
+    measured_on_layers,
+    read_calibration,
+    read_layer_inputs,
+    read_recovery,
+)
 from aireprune.pruning.defaults import TRUNCATED, plainly, settle
+from aireprune.pruning.harm import check_damage, notes_on
 from aireprune.pruning.layers import Unsuitable
+from aireprune.pruning.measuring import Measured, measure
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import LTI_ONLY, check_reduction, make_plan
 from aireprune.pruning.request import Job
@@ -33,11 +41,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from aireprune.calibration.comparison import Fit
-    from aireprune.calibration.inputs import Inputs
-    from aireprune.calibration.subject import Subject
+    from aireprune.calibration.recovery import Recovered
 
-Report = Callable[[str], None]  # told of every layer that is calibrated
-KEPT, LOST = 0.25, 0.95  # a layer that keeps such a share of its states does not lose such a share of its H2 norm
+Report = Callable[[str], None]  # told of every layer of a folder that is calibrated, and of a recovery
 
 
 @dataclass(frozen=True)
@@ -48,24 +54,28 @@ class Pruned:
     notices: tuple[str, ...]
     model: nn.Module | None = None
     fit: Fit | None = None  # of a calibration
+    recovered: Recovered | None = None
     full: nn.Module | None = None  # the model before, if it was built from a checkpoint
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What is known from data: evidence about the full model, the inputs that readouts are fitted on, where its layers
-    are called with these, and remarks on them."""
+def prune_module(
+    source: ModuleSource,
+    job: Job,
+    measured: Measured | None = None,
+    target: Path | None = None,
+    report: Report = lambda line: None,
+) -> Pruned:
+    """A smaller copy of a module. measured: what `measure` found for such a job, if it was asked before.
 
-    evidence: Evidence
-    inputs: Inputs | None = None
-    subject: Subject | None = None
-    remarks: tuple[str, ...] = ()
-
-
-def prune_module(source: ModuleSource, job: Job, measured: Measured | None = None) -> Pruned:
-    """A smaller copy of a module. measured: what `measure` found for such a job, if it was asked before."""
+    target: where it will be written, so that a recovery that is interrupted is kept beside.
+    """
     source, job = settle(source, job, own=source.is_own)
-    return _or_plainly(job, lambda settled: _prune_module(source, settled, measured))
+    done = _or_plainly(job, lambda settled: _prune_module(source, settled, measured))
+    if job.recovery is None:
+        return done
+    from aireprune.pruning.recovering import Place, recovered
+
+    return recovered(source, done, job, None if measured is None else measured.lessons, Place(target, report))
 
 
 def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> Pruned:
@@ -76,7 +86,7 @@ def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> 
     check_damage(surgery, plan, job, known.evidence)
     plan = with_measured_errors(surgery.certified(plan), surgery.projections, known.subject, known.inputs)
     model = source.apply(surgery)
-    notices, fit = (*source.notices, *known.remarks, *_notes(plan)), None
+    notices, fit = (*source.notices, *known.remarks, *notes_on(plan)), None
     if known.inputs is not None and known.subject is not None:
         from aireprune.calibration.checks import DID_NOT_HELP, fit_if_it_helps
 
@@ -100,27 +110,32 @@ def prune_checkpoint(
 ) -> Pruned:
     """A smaller checkpoint at `target`, of the same kind; without a suffix, a single file becomes our own folder.
 
-    report: told of every layer of a large folder that is calibrated.
+    report: told of every layer of a large folder that is calibrated, and of how far a recovery is.
     """
     refuse_existing(target, overwrite)
     source, job = settle(source, job, own=source.writes_own(target))
-    return _or_plainly(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))
+    done = _or_plainly(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))
+    if job.recovery is not None:
+        from aireprune.pruning.recovery_store import forget_recovery
+
+        forget_recovery(target)
+    return done
 
 
 def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: bool, report: Report) -> Pruned:
     check_job(source, job)
     job = with_short_rows(job, source, target)
     given = read_layer_inputs(source, job.calibration)
-    if source.kind == "huggingface" and job.calibration is not None and given is None:
+    if source.kind == "huggingface" and job.calibration is not None and given is None and not job.needs_the_model:
         return _calibrated_folder(source, target, job, overwrite, report)
     if given is None and (source.becomes_own(target) or job.calibration is not None):
-        return _through_the_model(source, target, job, overwrite)
+        return _through_the_model(source, target, job, overwrite, report)
     evidence = job.evidence if given is None else measured_on_layers(source, job, given)
     plan = decide(source, job, evidence)
     surgery = operate(source, plan, evidence, job.mask)
     check_damage(surgery, plan, job, evidence)
     plan = source.with_diagonal_errors(surgery.certified(plan))
-    notes = (*source.notices, *_notes(plan))
+    notes = (*source.notices, *notes_on(plan))
     if given is not None:
         surgery, plan, remarks = fitted_on_layers(source, surgery, plan, given)
         notes = (*notes, *remarks)
@@ -135,31 +150,34 @@ def prune_from_file(source: FileSource, job: Job) -> Pruned:
     return _or_plainly(job, lambda settled: _prune_from_file(source, settled))
 
 
-def _prune_from_file(source: FileSource, job: Job) -> Pruned:
+def _prune_from_file(
+    source: FileSource, job: Job, target: Path | None = None, report: Report = lambda line: None
+) -> Pruned:
     check_job(source, job)
     inputs = read_calibration(source, job.calibration)  # what cannot be read is said before a model is built
+    lessons = read_recovery(source, job)
     source = settled_by_inputs(source, lambda: inputs)
     if inputs is None:
         job = replace(job, request=None, plan=decide(source, job, job.evidence))
     config = None if source.builder is None else source.config  # a stranger's module says little about itself
     module = open_module(source.build(), config, job.units, source.origin)
-    known = measure(module, job, inputs)
+    known = replace(measure(module, job, inputs), lessons=lessons)
     if job.plan is None:
         job = replace(job, request=None, plan=decide(source, job, known.evidence))
-    done = prune_module(module, job, known)
+    done = prune_module(module, job, known, target, report)
     assert done.model is not None
     plan = source.with_diagonal_errors(done.plan.named_after(source.layers))
     done.model.plan = plan  # type: ignore[assignment]
     return replace(done, plan=plan, notices=(*source.notices, *done.notices), full=module.module)
 
 
-def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bool) -> Pruned:
+def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bool, report: Report) -> Pruned:
     """The same, written at `target`."""
     from aireprune.models.rewriting import changed_arrays
     from aireprune.models.saving import save_model
 
     source = settled_by_inputs(source, lambda: read_calibration(source, job.calibration))
-    done = _prune_from_file(source, job)
+    done = _prune_from_file(source, job, target, report)
     assert done.model is not None
     assert done.full is not None
     if source.becomes_own(target):
@@ -176,26 +194,28 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
     """A Hugging Face folder with calibrated readouts, layer by layer."""
     from aireprune.models.editing import check_projectable
     from aireprune.models.streamed import UnmatchedNamesError
-    from aireprune.pruning.folders import FolderFit, fit_folder, measure_folder, opened
+    from aireprune.pruning.folders import FolderFit, fit_folder, opened
 
     inputs = read_calibration(source, job.calibration)
     assert inputs is not None
     try:
         streamed = opened(source)
     except UnmatchedNamesError:
-        return _through_the_model(source, target, job, overwrite)
+        return _through_the_model(source, target, job, overwrite, report)
     if job.reduce == "projected":
         check_projectable(streamed.module, source.layers)
     with streamed.stream.running():
-        subject, evidence, remarks = measure_folder(streamed, job, inputs)
-        plan = decide(source, job, evidence)
-        surgery = operate(source, plan, evidence, job.mask)
-        check_damage(surgery, plan, job, evidence)
+        known = measure(streamed, job, inputs, streamed.stream.loaded)
+        assert known.subject is not None
+        plan, subject = decide(source, job, known.evidence), known.subject
+        surgery = operate(source, plan, known.evidence, job.mask)
+        check_damage(surgery, plan, job, known.evidence)
         plan = with_measured_errors(surgery.certified(plan), surgery.projections, subject, inputs)
-        notes = (*source.notices, *remarks, *_notes(plan))
+        notes = (*source.notices, *known.remarks, *notes_on(plan))
         fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
         done = fit_folder(fit, surgery, plan)
     source.apply(done.surgery).write(target, done.plan, overwrite)
+    done.store.remove()
     return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
 
 
@@ -240,26 +260,6 @@ def check_job(source: Source, job: Job) -> None:
             check_projectable(source.module, source.layers)
 
 
-def measure(source: ModuleSource, job: Job, inputs: Inputs | None) -> Measured:
-    """What the job wants to know about the full model, as far as it is not given."""
-    if inputs is None:
-        return Measured(job.evidence)
-    from aireprune.calibration.checks import check_inputs
-    from aireprune.calibration.covariance import measured_covariances
-    from aireprune.calibration.damage import measured_scores
-    from aireprune.calibration.subject import find_subject
-
-    remarks = check_inputs(source.module, inputs)
-    subject = find_subject(source, inputs)
-    covariances, scores = job.evidence.covariances, job.evidence.scores
-    if job.reduce != "truncate" and covariances is None:
-        covariances = measured_covariances(subject, inputs)
-    method = find_method(job.request.method) if job.request is not None else None
-    if method is not None and method.measured and scores is None:
-        scores = measured_scores(subject, inputs, method.criterion)
-    return Measured(Evidence(covariances=covariances, scores=scores), inputs, subject, tuple(remarks))
-
-
 def decide(source: Source, job: Job, evidence: Evidence) -> Plan:
     """The plan that was given, checked, or a new one."""
     if job.plan is None:
@@ -267,26 +267,3 @@ def decide(source: Source, job: Job, evidence: Evidence) -> Plan:
         return make_plan(source, job.request, evidence, source.origin)
     job.plan.check(source)
     return replace(job.plan, source=source.origin or job.plan.source).named_after(source.layers)
-
-
-def check_damage(surgery: Surgery, plan: Plan, job: Job, evidence: Evidence) -> None:
-    """Raise if closed-form balancing or refitting destroyed a layer, as it does to poles on the verge of instability."""
-    if plan.reduce == "truncate" or job.force or evidence.covariances is not None:
-        return
-    for planned, reduction in zip(plan.layers, surgery.reductions, strict=True):
-        if reduction is not None and 1 - planned.ratio >= KEPT and reduction.relative_error > LOST:
-            raise Unsuitable(
-                f"layer {planned.name} keeps {len(planned.kept)} of {planned.states} states, but reduce={plan.reduce!r} "
-                f"would lose {reduction.relative_error:.0%} of it (H2 error; more than {LOST:.0%} is refused): its poles "
-                "are too close to the unit circle",
-                "Use reduce='truncate', or force=True to do it all the same.",
-            )
-
-
-def _notes(plan: Plan) -> tuple[str, ...]:
-    """What went another way than planned in a layer."""
-    dead = [
-        f"{layer.name}: its states put out nothing" for layer in plan.layers if layer.kept and not layer.energy_kept
-    ]
-    notes = [f"{layer['name']}: {note}" for layer in plan.certificate or () for note in layer["notes"]]
-    return (*(f"{line}, so it does not matter which of them stay." for line in dead), *notes)

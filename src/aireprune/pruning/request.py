@@ -6,7 +6,8 @@ become one `Request` and one `Job` before any work starts, and what does not fit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -19,13 +20,14 @@ from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
 from aireprune.method.selection import Budget, Rule
-from aireprune.pruning.plan import Plan, check_layout
+from aireprune.pruning.plan import Plan, check_allocation, check_layout
 
 if TYPE_CHECKING:
     from aireprune.calibration.inputs import InputSource
 
 CALIBRATION_COUNT = 256
 CALIBRATION_TOKENS = 2**16
+RECOVERY_COUNT = 20_000
 AUTO = "auto"  # a choice that `aireprune.pruning.defaults` makes once the model is known
 
 
@@ -43,6 +45,7 @@ class PlanChoices(TypedDict, total=False):
     state_axis: Sequence[str]
     round_to: int
     reduce: str
+    allocate: str
     covariances: Sequence[np.ndarray | None] | None
     measured: Sequence[np.ndarray | None] | None
 
@@ -58,6 +61,9 @@ class PruneChoices(PlanChoices, total=False):
     calibrate_count: int
     calibrate_tokens: int
     layer_inputs: str | Path | None
+    recover: float | None
+    recover_steps: int | None
+    recover_count: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +78,8 @@ class Request:
     rounded up to a multiple. reduce: what becomes of the states that stay, one of `aireprune.method.reductions`.
     fallback: where that reduction does not suit a layer, states are removed as they are instead of an error. short_rows
     (S4D): rows will be stored as long as the longest, so the longest ones give modes to others where that
-    costs little (`aireprune.method.rows`).
+    costs little (`aireprune.method.rows`). allocate: what decides how many states each layer keeps, see
+    `plan.ALLOCATIONS`.
     """
 
     budget: Budget
@@ -88,8 +95,15 @@ class Request:
     reduce: str = AUTO
     fallback: bool = False
     short_rows: bool = False
+    allocate: str = "scores"
 
     def __post_init__(self) -> None:
+        check_allocation(self.allocate)
+        if self.allocate == "measured" and (self.layout in ("uniform", "padded") or self.budget.ratio is None):
+            raise AireError(
+                "allocate='measured' decides how many states every layer keeps of a given share: it takes a ratio=, and no "
+                "layout= with one size for all."
+            )
         for name, check in ((self.method, find_method), (self.reduce, find_reduction), (self.layout, check_layout)):
             if name != AUTO:
                 check(name)
@@ -144,24 +158,53 @@ class Calibration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """What to do to a model or checkpoint: follow a request or a plan, mask or remove, calibrate or not.
+class Recovery:
+    """How long the pruned model learns from the full one: so many minutes or, whatever time they take, so many steps.
 
-    force: write a layer that lost almost everything although it keeps many states (`prune.LOST`).
+    count: sequences to learn from at most, from the source of the calibration; of a text, windows.
+    """
+
+    minutes: float | None = None
+    steps: int | None = None
+    count: int = RECOVERY_COUNT
+
+    def __post_init__(self) -> None:
+        if (self.minutes is None) == (self.steps is None):
+            raise AireError("Recovery takes either a time (recover=MINUTES) or a number of steps (recover_steps=N).")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise AireError(f"Recovery takes a time above 0, in minutes; got recover={self.minutes:g}.")
+        if self.steps is not None and self.steps < 1:
+            raise AireError(f"Recovery takes at least one step; got recover_steps={self.steps}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to do to a model or checkpoint: follow a request or a plan, mask or remove, calibrate or not, recover or not.
+
+    force: write a layer that lost almost everything although it keeps many states (`harm.LOST`).
     """
 
     request: Request | None = None
     plan: Plan | None = None
     evidence: Evidence = field(default_factory=Evidence)
     calibration: Calibration | None = None
+    recovery: Recovery | None = None
     mask: bool = False
     force: bool = False
 
     def __post_init__(self) -> None:
+        if self.recovery is not None and not self._has_inputs:
+            raise AireError("Recovery learns from unlabelled inputs of the model: give them with calibrate=.")
+        if self.recovery is not None and self.calibration is not None and isinstance(self.calibration.source, Iterator):
+            raise AireError(
+                "Recovery goes through the inputs more than once, which an iterator does not allow: give a list of batches."
+            )
         if (self.request is None) == (self.plan is None):
             raise AireError(
                 "Give either a plan, or a ratio or threshold and options; the plan already says what to keep."
             )
+        if self.request is not None and self.request.allocate == "measured" and not self._has_inputs:
+            raise AireError("allocate='measured' needs unlabelled inputs of the model: give them with calibrate=.")
         if self.mask and self.reduce not in ("truncate", AUTO):
             raise AireError(
                 f"A mask leaves every state as it is or silences it, so it cannot go with reduce={self.reduce!r}."
@@ -178,6 +221,15 @@ class Job:
                 f"reduce={self.reduce!r} needs unlabelled inputs, on which the gates of every layer are measured: give "
                 "calibrate=."
             )
+
+    @property
+    def needs_the_model(self) -> bool:
+        """Whether the full model has to be in memory as a whole."""
+        return self.recovery is not None or (self.request is not None and self.request.allocate == "measured")
+
+    @property
+    def _has_inputs(self) -> bool:
+        return self.calibration is not None and self.calibration.source is not None
 
     @property
     def reduce(self) -> str:
@@ -210,7 +262,7 @@ def make_request(method: str, ratio: float | None, choices: PlanChoices) -> tupl
 def make_job(plan: Plan | None, choices: PruneChoices) -> Job:
     """The job that a plan or keyword arguments make."""
     values: dict[str, Any] = dict(choices)
-    how = {"mask": values.pop("mask", False), "force": values.pop("force", False)}
+    how = {"mask": values.pop("mask", False), "force": values.pop("force", False), "recovery": _recovery(values)}
     source = values.pop("calibrate", None)
     count = values.pop("calibrate_count", CALIBRATION_COUNT)
     tokens, folder = values.pop("calibrate_tokens", CALIBRATION_TOKENS), values.pop("layer_inputs", None)
@@ -227,3 +279,10 @@ def make_job(plan: Plan | None, choices: PruneChoices) -> Job:
     if values:
         raise AireError("The plan already says what to keep; give either a plan, or a ratio or threshold and options.")
     return Job(plan=plan, evidence=evidence, calibration=calibration, **how)
+
+
+def _recovery(values: dict[str, Any]) -> Recovery | None:
+    """Taken from keyword arguments."""
+    minutes, steps = values.pop("recover", None), values.pop("recover_steps", None)
+    count = values.pop("recover_count", RECOVERY_COUNT)
+    return None if minutes is None and steps is None else Recovery(minutes=minutes, steps=steps, count=count)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from aireprune.errors import AireError
 from aireprune.pruning.calibrating import read_calibration
 from aireprune.pruning.defaults import settle
-from aireprune.pruning.prune import check_job, measure, prune_module
+from aireprune.pruning.measuring import measure
+from aireprune.pruning.prune import check_job, prune_module
 from aireprune.pruning.request import Job
 from aireprune.pruning.source import ModuleSource
 from aireprune.tasks import Task
@@ -80,14 +81,19 @@ def search_ratio(
 ) -> RatioFound:
     """The largest ratio at which the job costs no more than the goal allows; what it measures is measured once.
 
-    The job's own ratio is what is looked for. report(ratio, metric) is called after every ratio that was tried.
+    The job's own ratio is what is looked for, without recovery, which would take its time at every ratio. report(ratio,
+    metric) is called after every ratio that was tried.
     """
     if job.request is None:
         raise AireError("max_drop= makes a plan of its own: give it without a plan.")
+    if job.request.allocate == "measured":
+        raise AireError(
+            "max_drop= tries many ratios, and allocate='measured' would measure anew for each: give a ratio."
+        )
     task = goal.task
     if not len(task.validation):
         raise AireError(f"Task {task.name} has no validation examples to choose a ratio with.")
-    source, job = settle(source, job, own=source.is_own)
+    source, job = settle(source, replace(job, recovery=None), own=source.is_own)
     request, split = job.request, task.validation.rows(slice(0, goal.examples))
     assert request is not None
     check_job(source, job)
