@@ -119,8 +119,11 @@ def _statistics(norm: Any, call: Call) -> list[str]:
     ]
 
 
-def fit_if_it_helps(full: Subject, reduced: Opened, inputs: Inputs) -> tuple[nn.Module, Fit]:
-    """The reduced model with calibrated readouts, or as it is where these do not help on held-out inputs."""
-    fitted = calibrate(full, reduced, inputs)
+def fit_if_it_helps(full: Subject, reduced: Opened, inputs: Inputs, rows: bool = False) -> tuple[nn.Module, Fit]:
+    """The reduced model with calibrated readouts, or as it is where these do not help on held-out inputs.
+
+    rows: as in `calibrate`.
+    """
+    fitted = calibrate(full, reduced, inputs, rows=rows)
     fit = measure_fit(full, reduced.module, fitted, inputs)
     return (fitted if fit.helped else reduced.module), fit

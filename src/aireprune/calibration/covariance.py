@@ -16,11 +16,11 @@ from torch import Tensor
 from aireprune.calibration.calls import Call
 from aireprune.calibration.head_mixers import HeadMixer
 from aireprune.calibration.head_moments import HeadMoments
-from aireprune.calibration.inputs import Inputs
+from aireprune.calibration.inputs import Inputs, learning
 from aireprune.calibration.moments import gram
 from aireprune.calibration.readouts import MODES_AT_ONCE
 from aireprune.calibration.response import Response, response
-from aireprune.calibration.rows import stride_for
+from aireprune.calibration.sampling import stride_for
 from aireprune.calibration.sites import Site
 from aireprune.calibration.subject import Subject
 from aireprune.calibration.watching import watch
@@ -32,23 +32,28 @@ LIFT = 1e-9  # of the mean variance, added to every variance
 
 
 def measured_covariances(full: Subject, inputs: Inputs) -> list[np.ndarray | None]:
-    """Covariances of the real states of every layer, (*batch, 2n, 2n), in one pass over the inputs.
+    """Covariances of the real states of every layer, (*batch, 2n, 2n).
 
-    Of Mamba-2 layers, the moments M and P, (2, groups, N, N). None for other selective layers, for layers whose inside
-    is not known, and for those that are not called.
+    Of Mamba-2 layers, the moments M and P, (2, groups, N, N), on the inputs that are not held out: the others judge what
+    is made of them. None for other selective layers, for layers whose inside is not known, and for those that are not
+    called.
     """
-    sums = {site.layer.name: _watch_for(full, site, inputs.batches) for site in full.sites}
-    found = {name: sum_ for name, sum_ in sums.items() if sum_ is not None}
-    watch(full, (inputs[number] for number in range(inputs.batches)), {name: sum_.add for name, sum_ in found.items()})
+    few = learning(inputs)
+    linear = {
+        site.layer.name: _Watch(site, response(site.layer, full.arrays), inputs.batches)
+        for site in full.sites
+        if site.lti
+    }
+    heads = {
+        site.layer.name: _HeadWatch(HeadMixer(full.module.get_submodule(site.module), site.layer), len(few))
+        for site in full.sites
+        if site.layer.family == "mamba2" and site.gates
+    }
+    for watches, numbers in ((linear, range(inputs.batches)), (heads, few)):
+        if watches:
+            watch(full, (inputs[number] for number in numbers), {name: one.add for name, one in watches.items()})
+    found = linear | heads
     return [found[layer.name].covariance() if layer.name in found else None for layer in full.layers]
-
-
-def _watch_for(full: Subject, site: Site, batches: int) -> _Watch | _HeadWatch | None:
-    if site.lti:
-        return _Watch(site, response(site.layer, full.arrays), batches)
-    if site.layer.family == "mamba2" and site.gates:
-        return _HeadWatch(HeadMixer(full.module.get_submodule(site.module), site.layer), batches)
-    return None
 
 
 class _Watch:

@@ -11,7 +11,8 @@ import torch
 
 from aireprune.calibration.head_mixers import HeadMixer, HeadSignals
 from aireprune.calibration.moments import gram
-from aireprune.calibration.rows import stride_for
+from aireprune.calibration.sampling import stride_for
+from aireprune.errors import AireError
 
 VECTORS = 2**21  # states of single channels whose products are added up
 FEWEST = 512  # tokens on which they are
@@ -37,5 +38,12 @@ class HeadMoments:
             self.states += gram(per_group)
 
     def moments(self) -> np.ndarray:
-        """(2, G, N, N), M and P."""
+        """(2, G, N, N), M and P; raises if they were added up over fewer tokens than they have directions."""
+        n = self.readout.shape[-1]
+        if self.tokens < n:
+            raise AireError(
+                f"Layer {self.mixer.layer.name} has {n} states per group, and what its gates do is measured on at least as "
+                f"many tokens; the calibration inputs have {self.tokens}, without what is held out. Give more or longer "
+                "sequences."
+            )
         return torch.stack([self.readout / max(self.tokens, 1), self.states / max(self.steps, 1)]).numpy()

@@ -50,6 +50,11 @@ def judging(inputs: Inputs) -> Sequence[int]:
     return [number for number in range(inputs.batches) if held_out(number)] or range(inputs.batches)
 
 
+def learning(inputs: Inputs) -> Sequence[int]:
+    """The numbers of the other batches; all of them, if there are too few to hold some out."""
+    return [number for number in range(inputs.batches) if not held_out(number)]
+
+
 class ArrayInputs:
     """Sequences of one array."""
 

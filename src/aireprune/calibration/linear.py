@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from aireprune.calibration.calls import Call
 from aireprune.calibration.moments import Moments, best_change
-from aireprune.calibration.rows import some, stride_for
+from aireprune.calibration.sampling import some, stride_for
 
 ROWS = 2**15  # time steps on which a dense layer is fitted at least,
 PER_FEATURE = 128  # and for every feature

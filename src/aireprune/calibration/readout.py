@@ -7,7 +7,7 @@ squares towards the present weights (`aireprune.calibration.moments`). No labels
 
     linear layers    C and D (`readouts`), then the dense layer behind that mixes channels (`linear`)
     Mamba            W_C and D (`selective`), then out_proj
-    Mamba-2, others  out_proj
+    Mamba-2, others  the rows that make B and C, if asked for (`rows`); out_proj
     batch norms      statistics (`norms`)
 """
 
@@ -30,6 +30,7 @@ from aireprune.calibration.mixers import Mixer, Signals
 from aireprune.calibration.norms import batch_norms, match_statistics
 from aireprune.calibration.readouts import fit_readout
 from aireprune.calibration.response import response
+from aireprune.calibration.rows import RowProblem, fit_rows
 from aireprune.calibration.running import running
 from aireprune.calibration.selective import fit_gates, free_directions
 from aireprune.calibration.sites import Site
@@ -55,15 +56,16 @@ class Progress:
 
 
 @torch.no_grad()
-def calibrate(full: Subject, reduced: Opened, inputs: Inputs, memory: int = MEMORY) -> nn.Module:
+def calibrate(full: Subject, reduced: Opened, inputs: Inputs, memory: int = MEMORY, rows: bool = False) -> nn.Module:
     """A copy of the reduced model with readouts fitted to the full model on unlabelled inputs.
 
-    memory: bytes of activations that stay in memory; beyond, they are in files.
+    memory: bytes of activations that stay in memory; beyond, they are in files. rows: those that make B and C of Mamba-2
+    layers are fitted as well, by gradient descent.
     """
     check_pair(full, reduced)
     student: nn.Module = copy.deepcopy(reduced.module)
     with running(full.module, student):
-        Walk(full, student, reduced.layers, inputs, memory).go(Progress())
+        Walk(full, student, reduced.layers, inputs, memory, rows).go(Progress())
     return student
 
 
@@ -80,8 +82,16 @@ def check_pair(full: Subject | Opened, reduced: Opened) -> None:
 class Walk:
     """The full model and the reduced one, side by side."""
 
-    def __init__(self, full: Subject, student: nn.Module, layers: Sequence[Layer[Any]], inputs: Inputs, memory: int):
-        self.full, self.student, self.inputs = full, student, inputs
+    def __init__(
+        self,
+        full: Subject,
+        student: nn.Module,
+        layers: Sequence[Layer[Any]],
+        inputs: Inputs,
+        memory: int,
+        rows: bool = False,
+    ):
+        self.full, self.student, self.inputs, self.rows = full, student, inputs, rows
         self.sites = {site.module: site for site in full.sites}
         self.layers = {layer.name: layer for layer in layers}
         self.norms = batch_norms(student)
@@ -146,6 +156,8 @@ class Walk:
             step.fit_readout()
         if site.gates and site.layer.family == "mamba" and site.linear is not None:
             step.fit_gates()
+        if self.rows and site.layer.family == "mamba2" and site.linear is not None:
+            step.fit_rows(site.linear)
         if site.linear is not None:
             step.fit_linear(site.linear)
 
@@ -187,6 +199,9 @@ class _Step:
                 yield inside, wanted, held_out(number)
 
         fit_gates(mixer, stream(), free_directions(mixer, insides()))
+
+    def fit_rows(self, linear: str) -> None:
+        fit_rows(RowProblem(self.module, self.layer, self.walk.student.get_submodule(linear), self.calls, self.outputs))
 
     def fit_linear(self, name: str) -> None:
         """Only with at least as many tokens as the dense layer has inputs: fewer cannot tell what is worth changing."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from aireprune.arrays import NamedArrays
 from aireprune.calibration.moments import Moments, MomentsWithSkip, best_change
 from aireprune.calibration.response import Response, response
-from aireprune.calibration.rows import stride_for
+from aireprune.calibration.sampling import stride_for
 from aireprune.families import Layer
 from aireprune.families.found import lti_family
 from aireprune.kernels.channel_states import channel_features, every

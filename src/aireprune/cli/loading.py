@@ -18,7 +18,7 @@ def how_to_load(source: FileSource, target: Path, plan: Plan, mask: bool) -> str
     from aireprune.pruning.surgery import stored_sizes
 
     sizes = stored_sizes(source.layers, plan, mask)
-    if source.writes_own(target):
+    if source.writes_own(target) or plan.reduce == "projected":  # stock code knows no projections
         return f'Load it: aireprune.load("{target}")'
     if source.kind == "huggingface":
         return f"Load it: {_pretrained(source.config, target, len(set(sizes)) > 1)}"

@@ -33,10 +33,11 @@ Reduce = Annotated[
     str,
     typer.Option(
         "--reduce",
-        metavar="auto|truncate|refit|balanced",
+        metavar="auto|truncate|refit|balanced|projected|fitted",
         help="What becomes of the states that stay: nothing (the paper), a readout that makes up for the others, or new "
-        "states by balanced truncation (with method aire); the last two for S5, LRU, S4D and S4. auto: balanced "
-        "wherever it applies; another --method or --mask implies truncate.",
+        "states by balanced truncation (with method aire); the last two for S5, LRU, S4D and S4. For Mamba-2 with "
+        "--calibrate: new states by projection, in a folder that only aireprune.load reads, or fitted rows of B and C, in "
+        "the stock layout. auto: balanced wherever it applies; another --method or --mask implies truncate.",
     ),
 ]
 MaxDrop = Annotated[

@@ -90,10 +90,14 @@ def way(plan: Plan) -> str:
 def profile(plan: Plan, outcome: Outcome, details: bool = False) -> RenderableType:
     """The per-layer table of a plan: what stays of every layer, and how far its output is or will be from the full one.
 
+    Of a projection, the error of the scan that was predicted and the one that was measured stand side by side.
     details: also the share of energy (balanced: of squared Hankel values) that stays and the exact H2 error, which say
     little about the answers.
     """
     columns: dict[str, dict[str, float | None]] = {}
+    if plan.reduce == "projected":
+        columns["predicted error"] = {layer.name: layer.predicted_error for layer in plan.layers}
+        columns["measured error"] = {layer.name: layer.measured_error for layer in plan.layers}
     if outcome.output_error is not None:
         columns["output error"] = dict(outcome.output_error)
     elif not plan.recovered and any(error is not None for error in outcome.expected.values()):

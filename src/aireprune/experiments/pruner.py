@@ -12,9 +12,10 @@ from torch import nn
 from aireprune.calibration.inputs import Inputs, read_inputs, task_inputs
 from aireprune.experiments.request import Cell, SweepRequest
 from aireprune.method.selection import Budget
+from aireprune.pruning.measuring import Measured, measure
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan
-from aireprune.pruning.prune import Measured, measure, prune_module
+from aireprune.pruning.prune import prune_module
 from aireprune.pruning.request import Job, Request
 from aireprune.pruning.source import open_file, open_module
 from aireprune.tasks.base import Task

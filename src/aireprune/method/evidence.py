@@ -12,7 +12,8 @@ import numpy as np
 class Evidence:
     """Measurements of the full model; None where nothing was measured.
 
-    covariances: of the real states (Re x, Im x) of each layer, (*batch, 2n, 2n), in place of the Gramian P.
+    covariances: of the real states (Re x, Im x) of each layer, (*batch, 2n, 2n), in place of the Gramian P. Of a Mamba-2
+    layer, the moments of its gates and states (2, groups, n, n), see `aireprune.method.projection`.
     scores: of each layer's removable states, (n,), for methods that score on data.
     counts: how many states (of every group) each layer should keep.
     """

@@ -59,6 +59,11 @@ def can_accelerate(model: nn.Module) -> bool:
     return bool(_mixers(model))
 
 
+def is_head_mixer(module: nn.Module) -> bool:
+    """Whether this is one of transformers' Mamba-2 mixers."""
+    return _forward_for(module) is _mamba2_forward
+
+
 @contextmanager
 def fast_scans(model: nn.Module) -> Iterator[None]:
     """The fast scans for a while, in the mixers that have the stock forward; then they have it again."""

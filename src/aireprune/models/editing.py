@@ -23,9 +23,11 @@ from torch import Tensor, nn
 from aireprune.arrays import Added, Edit
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer, find_layers
+from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.files.sizes import STATE_SIZE_KEYS
-from aireprune.models.accelerate import accelerate
+from aireprune.models.accelerate import MAMBA2, accelerate, is_head_mixer
 from aireprune.models.arrays import ModuleArrays, is_own, like, module_config, to_numpy
+from aireprune.models.mamba2 import Mamba2Layer
 from aireprune.models.projection import is_projected
 
 REMEMBERED = ("ssm_state_size", "d_state", "modes", "states")  # what layers call their number of states
@@ -66,6 +68,35 @@ def resize_module(model: nn.Module, sizes: Sequence[int]) -> nn.Module:
     _apply(model, edits)
     _settle(model, layers, edits, sizes)
     return model
+
+
+def project_module(model: nn.Module, sizes: Sequence[int]) -> nn.Module:
+    """Project every Mamba-2 layer of a freshly built module that has more states (of each group) than this, in place.
+
+    The projections are zero; they are meant to be overwritten by a checkpoint.
+    """
+    layers = find_layers(ModuleArrays(model), module_config(model), where=type(model).__name__)
+    edits: dict[str, Edit] = {}
+    for layer, size in zip(layers, sizes, strict=True):
+        if size < layer.states // layer.groups:
+            empty = np.zeros((layer.groups * size, layer.options.values), np.float32)
+            names = [f"{layer.name}.{role}" for role in PROJECTIONS]
+            edits |= dict.fromkeys(names, Added(empty, layer.arrays["in_proj.weight"]))
+    if edits:
+        _apply(model, edits)
+        _settle(model, layers, edits, sizes)
+    return model
+
+
+def check_projectable(model: nn.Module, layers: Sequence[Layer[Any]]) -> None:
+    """Raise if the code of a layer cannot run it once it is projected."""
+    for layer in layers:
+        mixer = model.get_submodule(layer.name)
+        if not isinstance(mixer, Mamba2Layer) and not is_head_mixer(mixer):
+            raise AireError(
+                f"Layer {layer.name} is a {type(mixer).__name__}, whose code cannot run projected states; our own Mamba-2 "
+                f"and transformers' {', '.join(MAMBA2)} can. Use reduce='fitted'."
+            )
 
 
 def check_editable(model: nn.Module, layers: Sequence[Layer[Any]], linear: bool = False) -> None:

@@ -14,7 +14,8 @@ from torch import nn
 from aireprune.errors import AireError
 from aireprune.families import Found
 from aireprune.files.base import Checkpoint
-from aireprune.models.editing import resize_module, settle_config
+from aireprune.files.sizes import STATE_SIZE_KEYS
+from aireprune.models.editing import project_module, resize_module, settle_config
 from aireprune.models.streamed import without_values
 
 
@@ -22,8 +23,9 @@ def load_pretrained(found: Found, checkpoint: Checkpoint) -> nn.Module:
     """The model of a Hugging Face folder, loaded by transformers; code that a folder brings along is never run.
 
     Layers of one size are stock transformers' business. Layers of different sizes (per_layer_config) are built at the
-    largest size, cut to their own before any weight is read, and then loaded as usual. `ignore_mismatched_sizes` is
-    never used: it would replace tensors that do not fit by random ones without an error.
+    largest size, cut to their own before any weight is read, and then loaded as usual; so are projected ones, which get
+    their projections on the way. `ignore_mismatched_sizes` is never used: it would replace tensors that do not fit by
+    random ones without an error.
     """
     if importlib.util.find_spec("transformers") is None:
         raise AireError(
@@ -32,44 +34,61 @@ def load_pretrained(found: Found, checkpoint: Checkpoint) -> nn.Module:
     import transformers
 
     factory = _factory(transformers, found)
-    if not found.config.get("per_layer_config"):
+    sizes = [layer.states // layer.groups for layer in found.layers]
+    if not found.config.get("per_layer_config") and value_sizes(found) == sizes:
         return _loaded(factory, found.name, checkpoint.path)
     if factory is transformers.AutoModel:
         raise AireError(
             f"{found.name}: config.json names no architecture, so its layers of different sizes have no class."
         )
     with _explained(found.name):
-        config = transformers.AutoConfig.from_pretrained(
-            checkpoint.path, trust_remote_code=False, local_files_only=True
-        )
-    config.per_layer_config = None
-    sizes = [layer.states // layer.groups for layer in found.layers]
-    model = _loaded(_resized(factory, sizes), found.name, checkpoint.path, config=config)
+        config = _full_config(transformers, found, checkpoint)
+    model = _loaded(_resized(factory, value_sizes(found), sizes), found.name, checkpoint.path, config=config)
     model.__class__ = factory
     settle_config(model, found.layers, sizes)
     return model
 
 
-def empty_model(found: Found, checkpoint: Checkpoint, sizes: Sequence[int]) -> nn.Module:
+def empty_model(found: Found, checkpoint: Checkpoint, sizes: Sequence[int], projected: bool = False) -> nn.Module:
     """The model of a Hugging Face folder with layers of these sizes, without the values of its parameters.
 
     They are on the meta device (`aireprune.models.streamed`); buffers that no checkpoint holds have their values.
+    projected: layers get these sizes by projections.
     """
     import transformers
     from transformers.initialization import no_init_weights
 
     factory = _factory(transformers, found)
     with _explained(found.name), without_values(), no_init_weights():
-        config = transformers.AutoConfig.from_pretrained(
-            checkpoint.path, trust_remote_code=False, local_files_only=True
-        )
-        config.per_layer_config = None
+        config = _full_config(transformers, found, checkpoint)
         build = factory.from_config if factory is transformers.AutoModel else factory._from_config
         model: Any = build(config, dtype=torch.float32)
     model.tie_weights()
-    resize_module(model, sizes)
+    given = zip(found.layers, value_sizes(found), sizes, strict=True)
+    resize_module(
+        model, [values if projected or values > layer.states // layer.groups else n for layer, values, n in given]
+    )
+    project_module(model, sizes)
     empty: nn.Module = model.eval()
     return empty
+
+
+def value_sizes(found: Found) -> list[int]:
+    """Values of B (and of C) that every layer makes per group: more than it has states if it is projected."""
+    return [
+        layer.options.values if layer.family == "mamba2" else layer.states // layer.groups for layer in found.layers
+    ]
+
+
+def _full_config(transformers: Any, found: Found, checkpoint: Checkpoint) -> Any:
+    """The configuration without what it says about single layers, at the largest size."""
+    config = transformers.AutoConfig.from_pretrained(checkpoint.path, trust_remote_code=False, local_files_only=True)
+    config.per_layer_config = None
+    largest = max(value_sizes(found))
+    for key in STATE_SIZE_KEYS:
+        if getattr(config, key, largest) < largest:
+            setattr(config, key, largest)
+    return config
 
 
 def _factory(transformers: Any, found: Found) -> Any:
@@ -92,12 +111,16 @@ def _factory(transformers: Any, found: Found) -> Any:
     return factory
 
 
-def _resized(factory: Any, sizes: Sequence[int]) -> Any:
-    """The class with layers of these sizes; named as the original, because transformers looks at names."""
+def _resized(factory: Any, values: Sequence[int], sizes: Sequence[int]) -> Any:
+    """The class with layers of these sizes, projected from so many values; named as the original, because transformers
+    looks at names."""
 
     def init(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
         factory.__init__(self, config, *args, **kwargs)
-        resize_module(self, sizes)
+        built = {key: config.__dict__[key] for key in STATE_SIZE_KEYS if key in config.__dict__}
+        resize_module(self, values)
+        project_module(self, sizes)
+        config.__dict__.update(built)  # transformers computes buffers from it once the weights are read
 
     return type(factory.__name__, (factory,), {"__init__": init, "__module__": factory.__module__})
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from torch import nn
 
-from aireprune.arrays import Edit
+from aireprune.arrays import Added, Edit
 from aireprune.errors import AireError
 from aireprune.models.arrays import to_numpy
 from aireprune.models.flax_layout import torch_name
@@ -16,18 +16,27 @@ from aireprune.models.s4d_names import network_prefix, own_name
 
 
 def changed_arrays(names: Iterable[str], full: nn.Module, changed: nn.Module) -> dict[str, Edit]:
-    """The arrays of a file that differ between the two models, under the names and in the form the file has."""
+    """The arrays of a file that differ between the two models, under the names and in the form the file has.
+
+    Those of a projection, which the file does not have, stand beside the layer's in_proj.weight.
+    """
     before, after = ({name: to_numpy(t) for name, t in m.state_dict().items()} for m in (full, changed))
     edits: dict[str, Edit] = {}
-    resized = {name for name, values in after.items() if values.shape != before[name].shape}
-    for name, own in _own_names(list(names), after, getattr(full, "family", "")).items():
+    resized = {name for name in before.keys() & after.keys() if after[name].shape != before[name].shape}
+    own_names = _own_names(list(names), after, getattr(full, "family", ""))
+    for name, own in own_names.items():
         parts = [own] if own in after else [own + "_re", own + "_im"]
-        if parts[0] in after and any(not np.array_equal(before[part], after[part]) for part in parts):
+        if parts[0] in before and any(not np.array_equal(before[part], after[part]) for part in parts):
             new = after[parts[0]] if len(parts) == 1 else after[parts[0]] + 1j * after[parts[1]]
             edits[name] = partial(_in_the_form_of, new.T if name.endswith(".kernel") else new)
             resized -= set(parts)
     if resized:
         raise AireError(f"The file has no tensor for {min(resized)} of the model, which has a new size.")
+    stored = {own: name for name, own in own_names.items()}
+    for own in sorted(after.keys() - before.keys()):
+        layer, _, leaf = own.rpartition(".")
+        beside = stored[f"{layer}.in_proj.weight"]
+        edits[beside.removesuffix("in_proj.weight") + leaf] = Added(after[own], beside)
     return edits
 
 

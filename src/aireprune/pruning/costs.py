@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
-from aireprune.families import FAMILIES, Found
+from aireprune.families import FAMILIES, Found, Layer
 from aireprune.pruning.plan import Plan
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norms: stored, but not parameters
@@ -64,8 +65,12 @@ def costs(found: Found, plan: Plan) -> Costs:
         kept = len(planned.kept) / max(layer.states, 1)
         before, after = before + numbers, after + round(numbers * kept)
         cuts = FAMILIES[layer.family].cuts(layer)
-        operations = PER_NUMBER * numbers + sum(entries[name] for name in cuts if len(shapes[name]) > 1)
-        of_states, saved = of_states + operations, saved + round(operations * (1 - kept))
+        scanned, made = PER_NUMBER * numbers, sum(entries[name] for name in cuts if len(shapes[name]) > 1)
+        of_states += scanned + made
+        if plan.reduce == "projected":  # B and C are made as before, and then multiplied with two matrices
+            saved += round(scanned * (1 - kept)) - _projecting(layer, len(planned.kept))
+        else:
+            saved += round((scanned + made) * (1 - kept))
     others = sum(prod(shapes[name]) - entries.get(name, 0) for name in _multiplied(found))
     return Costs(
         parameters=sum(prod(shape) for name, shape in shapes.items() if is_parameter(name)),
@@ -75,6 +80,11 @@ def costs(found: Found, plan: Plan) -> Costs:
         memory=(BYTES * before, BYTES * after),
         saved_operations=saved,
     )
+
+
+def _projecting(layer: Layer[Any], kept: int) -> int:
+    """Multiplications per step that a projection onto so many states takes."""
+    return 2 * layer.options.values * kept if kept < layer.states else 0
 
 
 def is_parameter(name: str) -> bool:

@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aireprune.arrays import Edit, NamedArrays, Shape
-from aireprune.calibration.checks import DID_NOT_HELP, check_inputs
+from aireprune.arrays import Added, Edit, NamedArrays, Shape
+from aireprune.calibration.checks import DID_NOT_HELP
 from aireprune.calibration.comparison import Fit, measure_fit
 from aireprune.calibration.inputs import ArrayInputs, Inputs
 from aireprune.calibration.readout import Progress, Walk
 from aireprune.calibration.running import running
-from aireprune.calibration.subject import Subject, find_subject
+from aireprune.calibration.subject import Subject
 from aireprune.families import Layer
+from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.memory import give_back
-from aireprune.method.evidence import Evidence
 from aireprune.models.arrays import to_numpy
 from aireprune.models.huggingface import empty_model
 from aireprune.models.streamed import CAPACITY, Streamed
 from aireprune.pruning.layer_store import LayerStore
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.request import Job
 from aireprune.pruning.source import FileSource
 from aireprune.pruning.surgery import Surgery
 
@@ -66,26 +65,16 @@ class EditedArrays:
 
     def reduced(self, name: str) -> np.ndarray:
         """Before anything was fitted."""
-        return self.edits[name](self.arrays[name]) if name in self.edits else self.arrays[name]
+        edit = self.edits.get(name)
+        if isinstance(edit, Added):
+            return edit.values
+        return self.arrays[name] if edit is None else edit(self.arrays[name])
 
 
 def opened(source: FileSource, capacity: int = CAPACITY) -> StreamedModel:
     """The full model of a folder; it can be called while its stream is running."""
     stream = Streamed(empty_model(source, source.checkpoint, _sizes(source.layers)), source.arrays, capacity)
     return StreamedModel(stream, source.arrays, source.layers)
-
-
-def measure_folder(full: StreamedModel, job: Job, inputs: Inputs) -> tuple[Subject, Evidence, list[str]]:
-    """Where its layers are called, what the job wants to know about them, and remarks on the inputs."""
-    from aireprune.calibration.damage import measured_scores
-    from aireprune.method.methods import find_method
-
-    remarks = check_inputs(full.module, inputs)
-    subject, evidence = find_subject(full, inputs), job.evidence
-    method = find_method(job.request.method) if job.request is not None else None
-    if method is not None and method.measured and evidence.scores is None:
-        evidence = replace(evidence, scores=measured_scores(subject, inputs, method.criterion, full.stream.loaded))
-    return subject, evidence, remarks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +94,10 @@ class FolderFit:
     def shapes(self, module: nn.Module) -> dict[str, Shape]:
         """Of the folder's tensors, once it has the sizes of the module."""
         new = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-        return {name: new.get(name, shape) for name, shape in self.source.arrays.shapes.items()}
+        old = self.source.arrays.shapes
+        return {name: new.get(name, shape) for name, shape in old.items()} | {
+            name: shape for name, shape in new.items() if name.endswith(PROJECTIONS)
+        }
 
 
 @dataclass(frozen=True)
@@ -123,7 +115,8 @@ class Fitted:
 def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
     """Fit the readouts of a reduced folder that is not written yet."""
     source, inputs, full, sizes = job.source, job.inputs, job.full.stream, list(surgery.sizes)
-    plain, student = (empty_model(source, source.checkpoint, sizes) for _ in range(2))
+    projected = plan.reduce == "projected"
+    plain, student = (empty_model(source, source.checkpoint, sizes, projected) for _ in range(2))
     arrays = [EditedArrays(source.arrays, surgery.edits, job.shapes(plain)) for _ in range(2)]
     before, after = Streamed(plain, arrays[0], full.capacity), Streamed(student, arrays[1], full.capacity)
     store = LayerStore(job.target, {"plan": plan.to_json(), "source": _stamp(source), "inputs": digest(inputs)})
@@ -131,19 +124,20 @@ def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
     layers = [replace(layer, states=size * layer.groups) for layer, size in zip(source.layers, sizes, strict=True)]
     with before.running(), after.running():
         with running(full.module, student):
-            walk = Walk(job.subject, student, layers, inputs, full.capacity)
+            walk = Walk(job.subject, student, layers, inputs, full.capacity, plan.reduce == "fitted")
             walk.go(_Kept(full, after, arrays[1], store, job.report))
         fit = measure_fit(job.subject, plain, student, inputs)
     if not fit.helped:
         return Fitted(surgery, plan, fit, store, (DID_NOT_HELP,))
-    edits = {**surgery.edits, **{name: _from(store, name) for name in store.arrays}}
+    edits = {**surgery.edits, **{name: _from(store, name, surgery.edits.get(name)) for name in store.arrays}}
     # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
     plan = replace(plan, certificate=None, calibrated=len(inputs))
     return Fitted(replace(surgery, edits=edits), plan, fit, store)
 
 
-def _from(store: LayerStore, name: str) -> Edit:
-    return lambda old: store[name]
+def _from(store: LayerStore, name: str, edit: Edit | None) -> Edit:
+    """The edit that stores fitted values where the surgery would store others."""
+    return Added(store[name], edit.like) if isinstance(edit, Added) else lambda old: store[name]
 
 
 class _Kept(Progress):

@@ -83,4 +83,4 @@ def _expected(layer: LayerPlan, plan: Plan, slow: float | None) -> float | None:
     if len(layer.kept) == layer.states:
         return 0.0
     selective = not isinstance(FAMILIES[layer.family], LTIFamily)
-    return math.sqrt(max(0.0, 1 - layer.energy_kept)) if selective else None
+    return layer.predicted_error if selective else None

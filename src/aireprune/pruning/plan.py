@@ -36,8 +36,8 @@ ALLOCATIONS = {
 class LayerPlan:
     """What stays of one layer.
 
-    With `reduce` balanced, the new states of a layer (or S4D channel) are numbered from the strongest on, and `kept`
-    are the first ones of these numbers; their energies are the squared Hankel singular values.
+    With `reduce` balanced or projected, the new states of a layer (or S4D channel, or Mamba-2 group) are numbered from the
+    strongest on, and `kept` are the first ones of these numbers; their energies are the squared singular values.
     """
 
     name: str
@@ -46,6 +46,9 @@ class LayerPlan:
     kept: tuple[int, ...]
     energy_kept: float  # share of the layer's summed [energy] that the kept states hold (stable states only)
     silent: int = 0  # states without any gain, which fill up rows or were masked; they are not counted
+    measured_error: float | None = (
+        None  # of a projection on held-out inputs: how far the scan moves, relative to its norm
+    )
 
     @property
     def counted(self) -> int:
@@ -55,6 +58,12 @@ class LayerPlan:
     @property
     def ratio(self) -> float:
         return max(0.0, 1 - len(self.kept) / self.counted) if self.counted else 0.0
+
+    @property
+    def predicted_error(self) -> float:
+        """The root of the share of energy that is gone: how far a projection moves the scan, relative to its norm, if the
+        gates C_t are independent of the states."""
+        return math.sqrt(max(0.0, 1 - self.energy_kept))
 
     def __repr__(self) -> str:
         return views.one_layer_line(self)

@@ -9,10 +9,13 @@ import numpy as np
 from aireprune.families import FAMILIES, Found, LTIFamily, lti_family
 from aireprune.method.decision import Scoring, check_stability, decide, energies, energy_share, score_states
 from aireprune.method.evidence import Evidence
-from aireprune.method.reductions import hankel_scores
+from aireprune.method.reductions import find_reduction, hankel_scores
 from aireprune.method.rows import shorten_rows
 from aireprune.pruning.plan import LayerPlan, Plan
 from aireprune.pruning.request import Request
+from aireprune.pruning.selective import require_heads, selective_scores
+
+LTI_ONLY = ("refit", "balanced")
 
 
 def make_plan(found: Found, request: Request, evidence: Evidence | None = None, source: str | None = None) -> Plan:
@@ -20,12 +23,16 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
     evidence = evidence or Evidence()
     states = found.states()
     check_stability(states, request.unstable)
-    if request.reduce != "truncate":
-        require_lti(found, request.reduce)
+    check_reduction(found, request.reduce)
+    if request.reduce in LTI_ONLY:
         check_stability(states, "refuse")
     scoring = Scoring(method=request.method, horizon=request.horizon, seed=request.seed, evidence=evidence)
     if request.reduce == "balanced":
         scores = held = layer_hankel_scores(found, request.horizon, evidence)
+    elif request.reduce == "projected":
+        scores = held = selective_scores(found, request.reduce, evidence)
+    elif request.reduce == "fitted":
+        scores, held = selective_scores(found, request.reduce, evidence), energies(states)
     else:
         scores, held = score_states(states, scoring), energies(states)
     decision = decide(states, scores, request.budget, replace(request.rule, counts=evidence.counts))
@@ -62,9 +69,11 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
     )
 
 
-def require_lti(found: Found, reduce: str) -> None:
-    """Raise if a layer is selective, and so cannot be reduced in this way."""
-    for layer in found.layers:
+def check_reduction(found: Found, reduce: str) -> None:
+    """Raise if a layer cannot be reduced in this way."""
+    if find_reduction(reduce).selective:
+        require_heads(found, reduce)
+    for layer in found.layers if reduce in LTI_ONLY else ():
         if not isinstance(FAMILIES[layer.family], LTIFamily):
             lti_family(layer, f"reduce={reduce!r}", "Use reduce='truncate'.")
 

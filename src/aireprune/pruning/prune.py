@@ -27,10 +27,12 @@ from aireprune.pruning.calibrating import (
 from aireprune.pruning.defaults import TRUNCATED, plainly, settle
 from aireprune.pruning.harm import check_damage, notes_on
 from aireprune.pruning.layers import Unsuitable
+from aireprune.pruning.measuring import Measured, measure
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.planning import make_plan, require_lti
+from aireprune.pruning.planning import LTI_ONLY, check_reduction, make_plan
 from aireprune.pruning.request import Job
 from aireprune.pruning.rows import row_notes, with_short_rows
+from aireprune.pruning.selective import with_measured_errors
 from aireprune.pruning.settling import settled_by_inputs
 from aireprune.pruning.source import FileSource, ModuleSource, Source, open_module
 from aireprune.pruning.surgery import Surgery, operate
@@ -39,9 +41,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from aireprune.calibration.comparison import Fit
-    from aireprune.calibration.inputs import Inputs
     from aireprune.calibration.recovery import Recovered
-    from aireprune.calibration.subject import Subject
 
 Report = Callable[[str], None]  # told of every layer of a folder that is calibrated, and of a recovery
 
@@ -56,18 +56,6 @@ class Pruned:
     fit: Fit | None = None  # of a calibration
     recovered: Recovered | None = None
     full: nn.Module | None = None  # the model before, if it was built from a checkpoint
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What is known from data: evidence about the full model, the inputs that readouts are fitted on, where its layers
-    are called with these, and remarks on them. lessons: the inputs to recover with, if they have been read."""
-
-    evidence: Evidence
-    inputs: Inputs | None = None
-    subject: Subject | None = None
-    remarks: tuple[str, ...] = ()
-    lessons: Inputs | None = None
 
 
 def prune_module(
@@ -96,13 +84,14 @@ def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> 
     plan = decide(source, job, known.evidence)
     surgery = operate(source, plan, known.evidence, job.mask)
     check_damage(surgery, plan, job, known.evidence)
-    model, plan = source.apply(surgery), surgery.certified(plan)
+    plan = with_measured_errors(surgery.certified(plan), surgery.projections, known.subject, known.inputs)
+    model = source.apply(surgery)
     notices, fit = (*source.notices, *known.remarks, *notes_on(plan)), None
     if known.inputs is not None and known.subject is not None:
         from aireprune.calibration.checks import DID_NOT_HELP, fit_if_it_helps
 
         reduced = open_module(model, config=source.settings, units=job.units)
-        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs)
+        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs, rows=plan.reduce == "fitted")
         if fit.helped:
             # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
             plan = replace(plan, certificate=None, calibrated=len(known.inputs))
@@ -203,8 +192,9 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
 
 def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bool, report: Report) -> Pruned:
     """A Hugging Face folder with calibrated readouts, layer by layer."""
+    from aireprune.models.editing import check_projectable
     from aireprune.models.streamed import UnmatchedNamesError
-    from aireprune.pruning.folders import FolderFit, fit_folder, measure_folder, opened
+    from aireprune.pruning.folders import FolderFit, fit_folder, opened
 
     inputs = read_calibration(source, job.calibration)
     assert inputs is not None
@@ -212,13 +202,16 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
         streamed = opened(source)
     except UnmatchedNamesError:
         return _through_the_model(source, target, job, overwrite, report)
+    if job.reduce == "projected":
+        check_projectable(streamed.module, source.layers)
     with streamed.stream.running():
-        subject, evidence, remarks = measure_folder(streamed, job, inputs)
-        plan = decide(source, job, evidence)
-        surgery = operate(source, plan, evidence, job.mask)
-        check_damage(surgery, plan, job, evidence)
-        plan = surgery.certified(plan)
-        notes = (*source.notices, *remarks, *notes_on(plan))
+        known = measure(streamed, job, inputs, streamed.stream.loaded)
+        assert known.subject is not None
+        plan, subject = decide(source, job, known.evidence), known.subject
+        surgery = operate(source, plan, known.evidence, job.mask)
+        check_damage(surgery, plan, job, known.evidence)
+        plan = with_measured_errors(surgery.certified(plan), surgery.projections, subject, inputs)
+        notes = (*source.notices, *known.remarks, *notes_on(plan))
         fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
         done = fit_folder(fit, surgery, plan)
     source.apply(done.surgery).write(target, done.plan, overwrite)
@@ -258,37 +251,13 @@ def plan_job(source: Source, job: Job) -> Pruned:
 
 def check_job(source: Source, job: Job) -> None:
     """Raise if the job cannot be done to this source, before anything is measured or built."""
-    if job.reduce != "truncate":
-        require_lti(source, job.reduce)
-        if isinstance(source, ModuleSource):
-            from aireprune.models.editing import check_editable
+    check_reduction(source, job.reduce)
+    if job.reduce != "truncate" and isinstance(source, ModuleSource):
+        from aireprune.models.editing import check_editable, check_projectable
 
-            check_editable(source.module, source.layers, linear=True)
-
-
-def measure(source: ModuleSource, job: Job, inputs: Inputs | None) -> Measured:
-    """What the job wants to know about the full model, as far as it is not given."""
-    if inputs is None:
-        return Measured(job.evidence)
-    from aireprune.calibration.checks import check_inputs
-    from aireprune.calibration.covariance import measured_covariances
-    from aireprune.calibration.damage import measured_scores
-    from aireprune.calibration.subject import find_subject
-
-    remarks = check_inputs(source.module, inputs)
-    subject = find_subject(source, inputs)
-    covariances, scores = job.evidence.covariances, job.evidence.scores
-    if job.reduce != "truncate" and covariances is None:
-        covariances = measured_covariances(subject, inputs)
-    method = find_method(job.request.method) if job.request is not None else None
-    if method is not None and method.measured and scores is None:
-        scores = measured_scores(subject, inputs, method.criterion)
-    evidence = Evidence(covariances=covariances, scores=scores)
-    if job.request is not None and job.request.allocate == "measured":
-        from aireprune.pruning.allocation import measured_counts
-
-        evidence = replace(evidence, counts=measured_counts(source, job.request, evidence, subject, inputs))
-    return Measured(evidence, inputs, subject, tuple(remarks))
+        check_editable(source.module, source.layers, linear=job.reduce in LTI_ONLY)
+        if job.reduce == "projected":
+            check_projectable(source.module, source.layers)
 
 
 def decide(source: Source, job: Job, evidence: Evidence) -> Plan:

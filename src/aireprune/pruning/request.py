@@ -110,10 +110,12 @@ class Request:
         _ = self.units, self.rule
         if self.seed < 0:
             raise AireError(f"The seed is a whole number, 0 or more; got {self.seed}.")
-        if self.reduce == "balanced" and self.method not in ("aire", AUTO):
+        if self.reduce in ("balanced", "projected", "fitted") and self.method not in ("aire", AUTO):
+            what = "Balanced truncation" if self.reduce == "balanced" else f"reduce={self.reduce!r}"
+            by = "Hankel singular values" if self.reduce == "balanced" else "what their loss costs on data"
             raise AireError(
-                "Balanced truncation ranks its own states by Hankel singular values, in the way method 'aire' ranks "
-                f"energies; method {self.method!r} cannot be combined with it."
+                f"{what} ranks its own states by {by}, in the way method 'aire' ranks energies; method {self.method!r} "
+                "cannot be combined with it."
             )
 
     @property
@@ -206,6 +208,18 @@ class Job:
         if self.mask and self.reduce not in ("truncate", AUTO):
             raise AireError(
                 f"A mask leaves every state as it is or silences it, so it cannot go with reduce={self.reduce!r}."
+            )
+
+        inputs = self.calibration is not None and self.calibration.source is not None
+        if (
+            self.reduce != AUTO
+            and find_reduction(self.reduce).selective
+            and not inputs
+            and not self.evidence.covariances
+        ):
+            raise AireError(
+                f"reduce={self.reduce!r} needs unlabelled inputs, on which the gates of every layer are measured: give "
+                "calibrate=."
             )
 
     @property

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from aireprune.errors import AireError
 from aireprune.pruning.calibrating import read_calibration
 from aireprune.pruning.defaults import settle
-from aireprune.pruning.prune import check_job, measure, prune_module
+from aireprune.pruning.measuring import measure
+from aireprune.pruning.prune import check_job, prune_module
 from aireprune.pruning.request import Job
 from aireprune.pruning.source import ModuleSource
 from aireprune.tasks import Task

@@ -20,6 +20,7 @@ from aireprune.files import open_checkpoint
 from aireprune.files.base import Checkpoint
 from aireprune.files.sizes import resized_config
 from aireprune.pruning.plan import Plan
+from aireprune.pruning.selective import projected_from
 from aireprune.pruning.surgery import Surgery
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class FileSource(Source):
         names = [layer.name for layer in self.layers]
         config = {key: value for key, value in self.checkpoint.config.items() if key != PACKED_ROWS}
         resized = resized_config(self.kind, config, names, surgery.sizes)
+        if resized is not None:
+            resized |= projected_from(self.kind, self.layers, surgery.edits, surgery.sizes)
         facts = {} if self.kind == "huggingface" else {**self.describe(), **self.settled, **rows}
         if resized is None and facts:
             resized = {"states": list(surgery.sizes)}

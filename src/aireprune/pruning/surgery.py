@@ -1,13 +1,13 @@
 """From a plan to edits of named arrays: silence states, take them out, or take them out and fill up. Pure NumPy.
 
-Plain pruning (`truncate`) works in every family and needs nothing but its cuts. The other reductions are for linear,
-time-invariant layers and live in `aireprune.pruning.layers`.
+Plain pruning (`truncate`) works in every family and needs nothing but its cuts. Reductions of linear, time-invariant
+layers are in `aireprune.pruning.layers`, those of Mamba-2 in `aireprune.pruning.selective`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,12 @@ from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Found, Layer
 from aireprune.method.bounds import certify
 from aireprune.method.evidence import Evidence
-from aireprune.method.reductions import Reduction
+from aireprune.method.projection import Projection
+from aireprune.method.reductions import Reduction, find_reduction
 from aireprune.method.threads import single_threaded
 from aireprune.pruning.layers import account, reduced_layers
 from aireprune.pruning.plan import Plan
+from aireprune.pruning.selective import check_sizes, projecting_edits, projections
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,13 @@ class Surgery:
 
     edits: by full name; arrays that keep their values are not named. sizes: the states (per group or channel) that the
     arrays of each layer hold afterwards. reductions: what became of each layer, None where that cannot be said
-    (selective, unstable or too large).
+    (selective, unstable or too large). projections: of projected layers, by name.
     """
 
     edits: Mapping[str, Edit]
     sizes: Sequence[int]
     reductions: Sequence[Reduction | None]
+    projections: Mapping[str, Projection] = field(default_factory=dict)
 
     def certified(self, plan: Plan) -> Plan:
         """The plan with bounds and exact errors of its layers. The true norms are for `aire certify` to search for."""
@@ -51,7 +54,9 @@ class Surgery:
 def operate(found: Found, plan: Plan, evidence: Evidence | None = None, mask: bool = False) -> Surgery:
     """The surgery that a plan asks for. mask: states are silenced instead of taken out."""
     check_groups(found.layers, plan)
-    if plan.reduce != "truncate":
+    if plan.reduce == "projected":
+        return _projected(found, plan, evidence or Evidence())
+    if not find_reduction(plan.reduce).selective and plan.reduce != "truncate":
         sizes, done = reduced_layers(found, plan, evidence or Evidence(), stored_sizes(found.layers, plan))
         edits = {name: edit for layer in done for name, edit in layer.edits.items()}
         return Surgery(edits, sizes, [layer.reduction for layer in done])
@@ -59,6 +64,12 @@ def operate(found: Found, plan: Plan, evidence: Evidence | None = None, mask: bo
     accounts = [account(found, plan, number) for number in range(len(plan.layers))]
     edits = _masks(found.layers, plan) if mask else _removals(found.layers, plan, sizes)
     return Surgery(edits, sizes, accounts)
+
+
+def _projected(found: Found, plan: Plan, evidence: Evidence) -> Surgery:
+    check_sizes(plan)
+    made, sizes = projections(found, plan, evidence), stored_sizes(found.layers, plan)
+    return Surgery(projecting_edits(found, made, sizes), sizes, [None] * len(sizes), made)
 
 
 def stored_sizes(layers: Sequence[Layer[Any]], plan: Plan, mask: bool = False) -> list[int]:

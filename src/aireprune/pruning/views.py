@@ -42,6 +42,8 @@ def rows(plan: Plan) -> list[dict[str, Any]]:
             "removed": layer.ratio,
             "energy_kept": layer.energy_kept,
         }
+        if layer.measured_error is not None:
+            row |= {"predicted_error": layer.predicted_error, "measured_error": layer.measured_error}
         if certificates:
             mine = certificates.get(layer.name, {})
             row |= {"relative_h2": mine.get("relative_h2"), "bound": mine.get("bound")}

@@ -1,7 +1,8 @@
 """Ways to make a layer smaller (docs/method.md section 5), one file each, behind one signature.
 
-Every reduction takes a layer, the modes that a plan keeps, perhaps a measured covariance and a horizon, and returns a
-`Reduction`: the smaller layer and its exact error.
+Every reduction of a linear layer takes the layer, the modes that a plan keeps, perhaps a measured covariance and a
+horizon, and returns a `Reduction`: the smaller layer and its exact error. Two more reduce Mamba-2 layers, from measured
+moments (`aireprune.method.projection`, `aireprune.method.elimination`).
 """
 
 from __future__ import annotations
@@ -28,11 +29,17 @@ class Reducer:
     """A reduction by name.
 
     reduce: (layer, kept modes (*batch, n) of bool, measured covariance or None, horizon or None) -> Reduction.
+    selective: it is for Mamba-2 layers, which are no such systems.
     """
 
     name: str
     summary: str
     reduce: Reduce
+    selective: bool = False
+
+
+def _no_system(system: ModalSystem, kept: np.ndarray, covariance: np.ndarray | None, horizon: int | None) -> Reduction:
+    raise AireError("This reduction is for Mamba-2 layers, from the moments of their gates.")
 
 
 REDUCTIONS = {
@@ -48,6 +55,18 @@ REDUCTIONS = {
             "balanced",
             "new states by balanced truncation; Hankel singular values take the place of energies",
             lambda system, kept, covariance, horizon: balanced(system, kept.sum(-1), covariance, horizon),
+        ),
+        Reducer(
+            "projected",
+            "Mamba-2: new states that lose least, whose gates two more tensors make; needs calibrate=",
+            _no_system,
+            selective=True,
+        ),
+        Reducer(
+            "fitted",
+            "Mamba-2: the rows that make B and C of the kept states are fitted; needs calibrate=",
+            _no_system,
+            selective=True,
         ),
     )
 }
