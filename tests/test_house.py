@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "aireprune"
 TESTS = Path(__file__).parent
 LEVELS = [
-    {"errors", "arrays", "folders"},
+    {"errors", "arrays", "folders", "version"},
     {"extras"},
     {"drawing"},
     {"method"},

@@ -102,14 +102,15 @@ def sweep(
     resumed. It gets report.html and, with matplotlib, figures.
     """
     from aireprune.experiments.request import make_sweep_request
-    from aireprune.experiments.sweep import run_sweep
+    from aireprune.experiments.sweep import Setting, run_sweep
     from aireprune.reports.present import present_sweep
     from aireprune.tasks import load_task
 
     request, source = make_sweep_request(choices), open_source(model_or_path, config)
     model = source.build() if isinstance(source, FileSource) else source.module
     loaded = load_task(task) if isinstance(task, str) else task
-    summary = run_sweep(model, loaded, request, Path(out), progress or (lambda *step: None), source.origin)
+    setting = Setting(source=source.origin)
+    summary = run_sweep(model, loaded, request, Path(out), progress or (lambda *step: None), setting)
     tell((*source.notices, *present_sweep(Path(out), source)))
     return summary
 

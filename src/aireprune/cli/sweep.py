@@ -57,7 +57,7 @@ def sweep(
     against the full model.
     """
     from aireprune.experiments.request import make_sweep_request, parse_ratios
-    from aireprune.experiments.sweep import run_sweep
+    from aireprune.experiments.sweep import Setting, run_sweep
     from aireprune.pruning.source import open_file
     from aireprune.reports.present import present_sweep
     from aireprune.tasks import load_task
@@ -81,7 +81,7 @@ def sweep(
         def show(found: Result, done: int, total: int) -> None:
             step(f"{found.key.variant} at {found.key.ratio:.0%}", done, total)
 
-        summary = run_sweep(model, loaded, request, out, show, source.origin)
+        summary = run_sweep(model, loaded, request, out, show, Setting(source=source.origin))
     notices(present_sweep(out, source))
     if json:
         print_json(summary.to_dict())
