@@ -15,7 +15,7 @@ TESTS = Path(__file__).parent
 LEVELS = [
     {"errors", "arrays", "folders", "version"},
     {"extras"},
-    {"drawing"},
+    {"drawing", "cluster"},
     {"method"},
     {"families", "files", "kernels"},
     {"models"},
