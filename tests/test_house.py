@@ -13,9 +13,9 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "aireprune"
 TESTS = Path(__file__).parent
 LEVELS = [
-    {"errors", "arrays", "folders", "memory"},
+    {"errors", "arrays", "folders", "memory", "version"},
     {"extras"},
-    {"drawing"},
+    {"drawing", "cluster"},
     {"method"},
     {"families", "files", "kernels"},
     {"models"},

@@ -8,6 +8,8 @@ aireprune.save(small, "pruned")
 
 from typing import TYPE_CHECKING, Any
 
+from aireprune.version import VERSION
+
 if TYPE_CHECKING:
     from aireprune.api import (
         accelerate,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from aireprune.errors import AireError, Notice
     from aireprune.pruning.plan import Plan
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "AireError",
     "Notice",

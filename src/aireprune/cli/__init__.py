@@ -23,6 +23,7 @@ from aireprune.cli import (
     eval,
     explore,
     inspect,
+    merge,
     methods,
     prune,
     report,
@@ -67,6 +68,7 @@ app = typer.Typer(
 )
 for command in COMMANDS:
     app.command()(command)
+app.command("sweep merge")(merge.merge)
 app.add_typer(bench.app, name="bench")
 
 

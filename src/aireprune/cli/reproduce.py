@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aireprune.cli.options import Ray
 from aireprune.cli.output import progress, say
 from aireprune.errors import AireError
 
@@ -32,6 +33,7 @@ def reproduce(
         "zoo"
     ),
     models: Annotated[str, typer.Option("--models", metavar="A,B,...", help="Only these models.")] = "",
+    ray: Ray = None,
     page: Annotated[bool, typer.Option(help="Render the page, or only gather its data.")] = True,
 ) -> None:
     """Make the paper's tables and figures from trained models, with the paper's figures beside ours.
@@ -39,6 +41,7 @@ def reproduce(
     Every cell is kept as data and done once: interrupt it at any time. With --no-page several of these can gather the
     data of different models at the same time.
     """
+    from aireprune.experiments.on_ray import runner
     from aireprune.experiments.paper.page import render
     from aireprune.experiments.paper.reproduction import plan_reproduction
     from aireprune.experiments.paper.run import gather
@@ -46,8 +49,9 @@ def reproduce(
 
     wanted = plan_reproduction(item, recipe, zoo, out, tuple(filter(None, models.split(","))))
     _check_models(wanted)
+    run = runner(ray)
     with progress("loading") as step:
-        gather(wanted, step)
+        gather(wanted, step, run)
         if page:
             time_models(wanted, step)
     if page:

@@ -108,11 +108,15 @@ class S4DModel(nn.Module):
             out = norm(z + self.drop(layer(z)))
         return out
 
+    def pool(self, z: Tensor, lengths: Tensor | None) -> Tensor:
+        """The stack's output (b, L, h) as the decoder takes it: (b, h), or all of it in mode tokens."""
+        return pooled(z, lengths, self.config.mode)
+
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         z = self.encode(x)
         for number in range(len(self.s4_layers)):
             z = self.block(number, z)
-        logits: Tensor = self.decoder(pooled(z, lengths, self.config.mode))
+        logits: Tensor = self.decoder(self.pool(z, lengths))
         return logits
 
 
