@@ -10,10 +10,11 @@ import re
 SAME = (
     "allocate", "batch", "bench", "blocks", "calibrate", "calibrate_count", "calibrate_tokens", "config", "count",
     "data", "details", "device", "dropout", "epochs", "epsilon", "examples", "family", "features", "force",
-    "granularity", "horizon", "layer_inputs", "layers", "layout", "length", "lr", "mask", "max_drop", "method",
-    "methods", "min_states", "module", "overwrite", "plan", "precision", "ratio", "ratios", "recipe", "recover",
-    "recover_count", "recover_steps", "reduce", "repeats", "report", "round_to", "seed", "seeds", "ssm_lr",
-    "state_axis", "states", "task", "text", "threshold", "unstable", "weight_decay", "window",
+    "granularity", "horizon", "inputs", "int8", "layer_inputs", "layers", "layout", "length", "lr", "mask", "max_drop",
+    "method", "methods", "min_states", "module", "opset", "overwrite", "plan", "precision", "ratio", "ratios",
+    "recipe", "recover", "recover_count", "recover_steps", "reduce", "repeats", "report", "round_to", "seed", "seeds",
+    "ssm_lr", "state_axis", "states", "step", "task", "text", "threshold", "to", "unstable", "weight_decay", "weights",
+    "window",
 )  # fmt: skip
 FLAGS = {name: "--" + name.replace("_", "-") for name in SAME} | {"original": "--against", "drop": "--max-drop"}
 
