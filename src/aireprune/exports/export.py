@@ -26,7 +26,7 @@ def export_source(
 ) -> Exported:
     """Write the file; it appears once it was found to agree with the model, or not at all."""
     refuse_existing(target, overwrite)
-    _require_libraries(request.to)
+    require_libraries(request.to)
     loaded = load_task(task) if isinstance(task, str) else task
     if loaded is not None and isinstance(source, FileSource):
         source = settled_by_task(source, lambda model: loaded)
@@ -56,7 +56,7 @@ def _write(
     return difference, f"in onnxruntime its outputs are the model's to {difference:.0e} on {on}", judged
 
 
-def _require_libraries(to: str) -> None:
+def require_libraries(to: str) -> None:
     """Raise, with the extra's name, where a library is missing."""
     for library in LIBRARIES[to]:
         extra(library, f"Export to {to.upper()}", to)
