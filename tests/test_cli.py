@@ -13,8 +13,8 @@ from aireprune import cli
 from aireprune.errors import AireError
 
 COMMANDS = (
-    *("inspect", "score", "methods", "tasks", "prune", "eval", "certify", "convert", "report", "explore"),
-    *("demo", "train", "sweep", "reproduce", "bench"),
+    *("inspect", "score", "methods", "tasks", "prune", "eval", "certify", "convert", "export", "report"),
+    *("explore", "demo", "train", "sweep", "reproduce", "bench"),
 )
 HELP = """
 import sys

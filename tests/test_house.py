@@ -22,6 +22,7 @@ LEVELS = [
     {"tasks"},
     {"embedded", "training", "calibration"},
     {"pruning"},
+    {"exports"},
     {"certificates"},
     {"experiments"},
     {"bench"},
