@@ -13,7 +13,7 @@ from aireprune import cli
 from aireprune.errors import AireError
 
 COMMANDS = (
-    *("inspect", "score", "methods", "tasks", "prune", "eval", "certify", "convert", "report", "explore"),
+    *("inspect", "score", "methods", "tasks", "zoo", "prune", "eval", "certify", "convert", "report", "explore"),
     *("demo", "train", "sweep", "reproduce", "bench"),
 )
 HELP = """

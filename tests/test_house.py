@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "aireprune"
 TESTS = Path(__file__).parent
 LEVELS = [
     {"errors", "arrays", "folders"},
-    {"extras"},
+    {"extras", "zoo"},
     {"drawing"},
     {"method"},
     {"families", "files", "kernels"},
