@@ -13,7 +13,7 @@ from aireprune import cli
 from aireprune.errors import AireError
 
 COMMANDS = (
-    *("inspect", "score", "methods", "tasks", "prune", "eval", "certify", "convert", "export", "report"),
+    *("inspect", "score", "methods", "tasks", "zoo", "prune", "eval", "certify", "convert", "export", "report"),
     *("explore", "demo", "train", "sweep", "reproduce", "bench"),
 )
 HELP = """

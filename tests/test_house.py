@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "aireprune"
 TESTS = Path(__file__).parent
 LEVELS = [
     {"errors", "arrays", "folders", "memory", "version"},
-    {"extras"},
+    {"extras", "zoo"},
     {"drawing", "cluster"},
     {"method"},
     {"families", "files", "kernels"},

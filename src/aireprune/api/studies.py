@@ -129,7 +129,7 @@ def report(
     """Write one HTML file about a model, a checkpoint (pruned or not), a plan file or the folder of a sweep.
 
     out: by default report.html in the folder, or beside the file. original: by default the one that the plan or sweep
-    names. task: both models are judged on so many of its test examples ('digits': those embedded), and timed.
+    names. task: both models are judged on so many of its test examples, and timed.
     """
     from aireprune.reports.gather import Judged, document_of
     from aireprune.reports.page import write_page

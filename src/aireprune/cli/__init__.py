@@ -33,6 +33,7 @@ from aireprune.cli import (
     sweep,
     tasks,
     train,
+    zoo,
 )
 from aireprune.cli.ending import Commands, Ended, replace_what_cannot_be_shown, show_what_is_logged, stop
 from aireprune.files.signals import stopped_cleanly
@@ -43,6 +44,7 @@ COMMANDS = (
     score.score,
     methods.methods,
     tasks.tasks,
+    zoo.zoo,
     prune.prune,
     eval.eval,
     certify.certify,
