@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from aireprune.files.single import beside
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.source import FileSource, ModuleSource
-
-
-def package_version() -> str:
-    """Of aireprune, as it is installed."""
-    try:
-        return version("aireprune")
-    except PackageNotFoundError:
-        return "not installed"
+from aireprune.version import VERSION
 
 
 def plan_of(source: FileSource | ModuleSource) -> Plan | None:
@@ -38,7 +30,7 @@ def about(source: FileSource | ModuleSource) -> dict[str, str]:
     """Texts by name, for a file's metadata."""
     families = sorted({layer.family for layer in source.layers})
     told = {
-        "aireprune.version": package_version(),
+        "aireprune.version": VERSION,
         "aireprune.family": ", ".join(families),
         "aireprune.states": json.dumps(
             {layer.name: n for layer, n in zip(source.layers, states_of(source), strict=True)}
