@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import small_models
 import torch
@@ -43,6 +44,17 @@ def test_transformers_folders(aire: Any, tmp_path: Any, kind: str) -> None:
     assert eval(line).config.get_text_config() is not None
     line = last_line(aire, tmp_path / "in", "-o", tmp_path / "varied", "--layout", "adaptive", ratio=0.6)
     assert line == f'aireprune.load("{tmp_path / "varied"}")'
+
+
+def test_projected_folders(aire: Any, tmp_path: Any) -> None:
+    """Stock code loads neither a projected folder nor what is made of it."""
+    FOREIGN["mamba2"]().save_pretrained(tmp_path / "in")  # type: ignore[operator]
+    np.save(tmp_path / "tokens.npy", np.random.default_rng(0).integers(1, 40, (8, 20)))
+    asked = ("--reduce", "projected", "--calibrate", tmp_path / "tokens.npy")
+    for source, target, options in (("in", "out", asked), ("out", "twice", ())):
+        line = last_line(aire, tmp_path / source, "-o", tmp_path / target, *options)
+        assert line == f'aireprune.load("{tmp_path / target}")'
+        assert eval(line).config.projected_from == 6
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -104,3 +104,29 @@ def test_calibrated_models_show_what_was_measured(aire: Any, tmp_path: Any) -> N
     assert "layer states kept removed output error" in lines
     (said,) = [line for line in lines if line.startswith("Readouts were calibrated with 24")]
     assert " of the answers are the same, KL " in said
+
+
+def test_projections_show_what_was_predicted_beside_what_was_measured(aire: Any, tmp_path: Any) -> None:
+    aireprune.save(small_models.mamba2(), tmp_path / "in")
+    np.save(tmp_path / "x.npy", small_models.inputs(24))
+    options = ("--ratio", 0.75, "--calibrate", tmp_path / "x.npy", "--reduce", "projected")
+    lines = shown(aire, tmp_path / "in", "-o", tmp_path / "out", *options)
+    assert "layer states kept removed predicted error measured error output error" in lines
+    plan = aireprune.Plan.load(tmp_path / "out" / "plan.json")
+    for layer in plan.layers:
+        errors = (layer.predicted_error, layer.measured_error)
+        (row,) = [line for line in lines if line.startswith(layer.name)]
+        assert " ".join(f"{100 * float(error):.1f} %" for error in errors if error is not None) in row
+    assert not any(line.startswith("States that others") for line in lines)
+
+
+def test_mamba2_says_what_was_done_and_what_would_do_less_harm(aire: Any, tmp_path: Any) -> None:
+    aireprune.save(small_models.mamba2(), tmp_path / "in")
+    np.save(tmp_path / "x.npy", small_models.inputs(24))
+    lines = shown(aire, tmp_path / "in", "-o", tmp_path / "out", "--ratio", 0.75, "--calibrate", tmp_path / "x.npy")
+    assert lines[0].startswith(
+        "States that others can stand in for were removed, and the rows that make B and C fitted"
+    )
+    plan = aireprune.Plan.load(tmp_path / "out" / "plan.json")
+    outcome = Outcome(expected={}, limit=0.3, agreement=0.5)
+    assert str(damage(plan, outcome)).endswith("try --reduce projected, or a smaller --ratio.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from small_models import inputs, mamba2
 
 import aireprune
-from aireprune.calibration.inputs import task_inputs
+from aireprune.calibration.inputs import read_inputs, task_inputs
 from aireprune.experiments.pruner import Pruner, load_model, sweep_inputs
 from aireprune.experiments.request import Cell, SweepRequest
 from aireprune.experiments.variants import Variant
@@ -49,6 +50,14 @@ def test_calibration_reads_and_measures_once(toy):
     assert len(reads) == 1
     assert_same(first.model, again.model)
     assert_same(first.model, aireprune.prune(model, ratio=0.5, reduce="balanced", calibrate=task_inputs(task, 8)))
+
+
+@pytest.mark.parametrize("reduce", ["projected", "fitted"])
+def test_reductions_that_need_data(reduce):
+    model, x = mamba2(), inputs(8)
+    cell = Cell(Variant.of("aire", reduce, True), 0.5)
+    found = Pruner(model, lambda: read_inputs(x))(cell)
+    assert_same(found.model, aireprune.prune(model, ratio=0.5, reduce=reduce, layout="adaptive", calibrate=x))
 
 
 def test_a_plan_is_applied_by_removing_or_silencing(toy):

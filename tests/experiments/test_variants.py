@@ -24,6 +24,9 @@ def test_what_is_written_down():
 def test_combinations_as_people_write_them():
     names = [v.name for v in make_variants(("aire", "last"), ("truncate", "balanced"), True)]
     assert names == ["aire", "aire+calibrated", "balanced", "balanced+calibrated", "last"]
+    heads = make_variants(("aire", "last"), ("truncate", "projected", "fitted"), False)
+    assert [v.name for v in heads] == ["aire", "projected", "fitted", "last"]
+    assert [v.calibrated for v in heads] == [False, True, True, False]
     with pytest.raises(AireError, match="goes with method aire"):
         make_variants(("last",), ("balanced",), False)
     with pytest.raises(AireError, match="no reduction 'halve'"):

@@ -55,20 +55,41 @@ def mamba_arrays() -> Arrays:
 
 @pytest.mark.parametrize("name", small_models.MODELS)
 @pytest.mark.parametrize("calibrate", [None, small_models.inputs(4)])
-def test_balanced_for_linear_layers_plain_removal_for_selective_ones(name: str, calibrate: np.ndarray | None) -> None:
+def test_balanced_for_linear_layers_what_data_allow_for_selective_ones(name: str, calibrate: np.ndarray | None) -> None:
     request, said = settled(open_module(small_models.MODELS[name]()), own=True, calibrate=calibrate)
-    linear, scored = not name.startswith("mamba"), name == "mamba" and calibrate is not None
-    assert request.method == ("damage-calibrated" if scored else "aire")
-    assert request.reduce == ("balanced" if linear else "truncate")
-    assert request.fallback == (linear or scored)
+    linear, known = not name.startswith("mamba"), calibrate is not None
+    measured = {"mamba": ("damage-calibrated", "truncate"), "mamba2": ("aire", "fitted")} if known else {}
+    expected = ("aire", "balanced") if linear else measured.get(name, ("aire", "truncate"))
+    assert (request.method, request.reduce) == expected
+    assert request.fallback == (linear or known)
     assert said == ()
 
 
-def test_scores_on_data_are_for_ratios_without_a_horizon() -> None:
-    source, inputs = open_module(small_models.mamba()), small_models.inputs(4)
+@pytest.mark.parametrize("make", [small_models.mamba, small_models.mamba2])
+def test_data_decide_for_ratios_without_a_horizon(make: Any) -> None:
+    source, inputs = open_module(make()), small_models.inputs(4)
     for choices in ({"horizon": 9}, {"ratio": None, "threshold": 0.1}, {"mask": True}, {"method": "aire"}):
-        assert settled(source, calibrate=inputs, **choices)[0].method == "aire"
-    assert settled(source, calibrate=inputs, reduce="truncate")[0].method == "damage-calibrated"
+        request = settled(source, calibrate=inputs, **choices)[0]
+        assert (request.method, request.reduce) == ("aire", "truncate")
+    request = settled(source, calibrate=inputs, reduce="truncate")[0]
+    assert (request.method, request.reduce) == ("damage-calibrated", "truncate")
+    assert settled(source, calibrate=inputs, method="damage-calibrated")[0].reduce == "truncate"
+
+
+def test_projected_layers_are_projected_again() -> None:
+    small = aireprune.prune(small_models.mamba2(), ratio=0.5, reduce="projected", calibrate=small_models.inputs())
+    assert settled(open_module(small), calibrate=small_models.inputs())[0].reduce == "projected"
+    assert settled(open_module(small))[0].reduce == "truncate"
+
+
+def test_a_mamba2_that_cannot_be_measured_is_truncated() -> None:
+    """Fewer tokens than states."""
+    model, inputs = small_models.mamba2(), small_models.inputs(1)[:, :8]
+    with pytest.warns(Notice, match=r"ranked by method='aire' without data: .*12 states per group"):
+        plan = aireprune.prune(model, ratio=0.5, calibrate=inputs).plan
+    assert (plan.method, plan.reduce) == ("aire", "truncate")
+    with pytest.raises(AireError, match="12 states per group"):
+        aireprune.prune(model, ratio=0.5, calibrate=inputs, reduce="fitted")
 
 
 def test_where_scoring_on_data_fails_states_are_ranked_without(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,8 +93,11 @@ def plan(
     round_to=1: round the states kept in every layer (and group) up to a multiple.
     reduce: 'truncate' (kept states stay as they are), 'refit' (they get the H2-optimal readout) or 'balanced' (balanced
     truncation, which ranks its new states by squared Hankel singular values; method 'aire' only). S5, LRU and S4D, for
-    which 'balanced' is the default; the paper's way is method='aire', reduce='truncate'.
-    covariances: for 'balanced', measured ones of the states (Re x, Im x) of each layer in place of closed forms.
+    which 'balanced' is the default; the paper's way is method='aire', reduce='truncate'. Mamba-2, from measured moments:
+    'projected' (new states, whose gates two more tensors make) or 'fitted' (in the layout that stock code loads; the
+    default of `prune` with calibrate=).
+    covariances: for 'balanced', measured ones of the states (Re x, Im x) of each layer in place of closed forms; for
+    'projected' and 'fitted', the moments of each layer (`calibration.covariance.measured_covariances`).
     measured: for '…-calibrated' methods, the scores of each layer's states (`calibration.damage.measured_scores`).
     """
     request, evidence = make_request(method, ratio, choices)

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 def how_to_load(source: FileSource, target: Path, plan: Plan, mask: bool) -> str:
     """Code that loads the copy of `source` at `target`, with the one number that stock code needs changed."""
+    from aireprune.families.mamba2 import is_projected
     from aireprune.pruning.surgery import stored_sizes
 
     sizes = stored_sizes(source.layers, plan, mask)
-    if source.writes_own(target) or plan.reduce == "projected":  # stock code knows no projections
+    projected = plan.reduce == "projected" or any(map(is_projected, source.layers))
+    if source.writes_own(target) or projected:  # stock code knows no projections
         return f'Load it: aireprune.load("{target}")'
     if source.kind == "huggingface":
         return f"Load it: {_pretrained(source.config, target, len(set(sizes)) > 1)}"

@@ -26,7 +26,8 @@ Method = Annotated[
         "--method",
         "-m",
         metavar="NAME",
-        help="Pruning method; `aire methods` lists them. auto: aire, whatever --reduce is.",
+        help="Pruning method; `aire methods` lists them. auto: aire, or damage-calibrated for states of Mamba with "
+        "--calibrate.",
     ),
 ]
 Reduce = Annotated[
@@ -37,7 +38,8 @@ Reduce = Annotated[
         help="What becomes of the states that stay: nothing (the paper), a readout that makes up for the others, or new "
         "states by balanced truncation (with method aire); the last two for S5, LRU, S4D and S4. For Mamba-2 with "
         "--calibrate: new states by projection, in a folder that only aireprune.load reads, or fitted rows of B and C, in "
-        "the stock layout. auto: balanced wherever it applies; another --method or --mask implies truncate.",
+        "the stock layout. auto: balanced wherever it applies, fitted for Mamba-2 with --calibrate; another --method or "
+        "--mask implies truncate.",
     ),
 ]
 MaxDrop = Annotated[

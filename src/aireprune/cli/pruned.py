@@ -84,6 +84,14 @@ def way(plan: Plan) -> str:
     data = "with calibrated readouts" if plan.calibrated else "without data"
     if plan.reduce == "balanced":
         return f"Balanced truncation, the best way {data} for {families} layers; {PAPER}."
+    if plan.reduce == "projected":
+        return f"New states by projection: the best way with data for {families} layers that are projected already."
+    if plan.reduce == "fitted":
+        rows = "and the rows that make B and C fitted" if plan.calibrated else "as they are, since fitting did not help"
+        return (
+            f"States that others can stand in for were removed, {rows}: the way with data for {families} layers that "
+            "stock code loads; --reduce projected does less harm, in a layout that only aireprune.load reads."
+        )
     return f"States were removed as they are, by method {plan.method}: the way {data} for {families} layers."
 
 
@@ -193,9 +201,10 @@ def _ways_out(plan: Plan) -> list[str]:
     from aireprune.families import FAMILIES, LTIFamily
 
     linear = all(isinstance(FAMILIES[layer.family], LTIFamily) for layer in plan.layers)
-    ways = ["--calibrate INPUTS"] * (not plan.calibrated) + ["--reduce balanced"] * (
-        linear and plan.reduce == "truncate"
-    )
+    heads = all(layer.family == "mamba2" for layer in plan.layers)
+    ways = ["--calibrate INPUTS"] * (not plan.calibrated)
+    ways += ["--reduce balanced"] * (linear and plan.reduce == "truncate")
+    ways += ["--reduce projected"] * (heads and plan.reduce != "projected" and plan.calibrated > 0)
     ways += ["--recover MINUTES"] * bool(plan.calibrated and not plan.recovered)
     ways += ["--layout adaptive"] * (plan.layout == "uniform" and any(layer.family == "s4d" for layer in plan.layers))
     return [*ways, "or a smaller --ratio" if ways else "a smaller --ratio"]

@@ -23,7 +23,8 @@ def sweep(
         str, typer.Option("--methods", metavar="A,B,...", help="Pruning methods; `aire methods` lists them.")
     ] = "aire,last,lamp,global-hinf,uniform-hinf,global-magnitude,uniform-magnitude,random",
     reduce: Annotated[
-        str, typer.Option("--reduce", metavar="A,B,...", help="Reductions: truncate, refit, balanced (with aire).")
+        str,
+        typer.Option("--reduce", metavar="A,B,...", help="Reductions: truncate, refit, balanced, projected, fitted."),
     ] = "truncate",
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Method aire also with calibrated readouts (our own models).")

@@ -16,7 +16,7 @@ from aireprune.pruning.measuring import Measured, measure
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan
 from aireprune.pruning.prune import prune_module
-from aireprune.pruning.request import Job, Request
+from aireprune.pruning.request import Calibration, Job, Request
 from aireprune.pruning.source import open_file, open_module
 from aireprune.tasks.base import Task
 
@@ -41,8 +41,9 @@ class Pruner:
 
     def __call__(self, cell: Cell) -> SmallModel:
         # a curve has points where little is left of a layer, so nothing is refused for being damaged
-        job = Job(request=_request(cell), force=True)
-        return self._pruned(job, self._measured(cell, job) if cell.variant.calibrated else None)
+        known = Calibration(source=self.inputs) if cell.variant.calibrated else None
+        job = Job(request=_request(cell), calibration=known, force=True)
+        return self._pruned(job, None if known is None else self._measured(cell, job))
 
     def plan(self, cell: Cell) -> Plan:
         """What would be kept; nothing is pruned."""

@@ -33,9 +33,12 @@ class Variant:
         epsilon: float = 0.0,
         horizon: int | None = None,
     ) -> Variant:
-        """Named after what it differs in: aire, aire+refit, balanced, balanced+calibrated, aire epsilon=1e-06."""
-        name = {"truncate": method, "balanced": "balanced"}.get(reduce, f"{method}+{reduce}")
-        name += "+calibrated" if calibrated else ""
+        """Named after what it differs in: aire, aire+refit, balanced, balanced+calibrated, aire epsilon=1e-06.
+
+        projected and fitted (Mamba-2) are always calibrated.
+        """
+        name = method if reduce == "truncate" else f"{method}+{reduce}" if reduce == "refit" else reduce
+        name += "+calibrated" if calibrated and not REDUCTIONS[reduce].selective else ""
         variant = cls(name, method, reduce, calibrated, epsilon, horizon)
         return replace(variant, name=" ".join([name, *(f"{key}={value:g}" for key, value in variant.options.items())]))
 
@@ -78,12 +81,15 @@ def make_variants(methods: Sequence[str], reductions: Sequence[str], calibrated:
     for method in methods:
         measured = find_method(method).measured
         for reduction in reductions:
-            if reduction == "balanced" and method != "aire":
+            if (reduction == "balanced" or REDUCTIONS[reduction].selective) and method != "aire":
                 continue
-            if not measured:
+            needs_data = measured or REDUCTIONS[reduction].selective
+            if not needs_data:
                 found.append(Variant.of(method, reduction))
-            if measured or (calibrated and method == "aire"):
+            if needs_data or (calibrated and method == "aire"):
                 found.append(Variant.of(method, reduction, True))
     if not found:
-        raise AireError(f"Balanced truncation goes with method aire; none of {', '.join(methods)} is left to sweep.")
+        raise AireError(
+            f"Reduction {' or '.join(reductions)} goes with method aire; none of {', '.join(methods)} is left to sweep."
+        )
     return tuple(found)

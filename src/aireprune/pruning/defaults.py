@@ -2,10 +2,10 @@
 
 The one place that chooses. Whatever a request names stays as it is; `AUTO` is replaced by names once the model is known.
 
-    reduce    balanced wherever every layer is linear and time-invariant, with or without calibration inputs; truncate
-              for selective layers, for masks, for thresholds (which are scores of states as they are) and for methods
-              other than aire
-    method    aire; damage-calibrated for Mamba with calibration inputs
+    reduce    balanced wherever every layer is linear and time-invariant, with or without calibration inputs; with such
+              inputs, fitted for Mamba-2, or projected where it is already; truncate for other selective layers, for
+              masks, for thresholds (which are scores of states as they are) and for methods other than aire
+    method    aire; damage-calibrated for selective layers that are truncated, with calibration inputs
     layout    uniform, one size for all layers, which stock code loads with one number changed and which does selective
               models less harm; adaptive for our own linear models in our own format, for masks, for layers of different
               sizes, with epsilon, which lets layers go, and where a measurement decides how many states each layer
@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer, LTIFamily, find_layers
+from aireprune.families.mamba2 import is_projected
 from aireprune.pruning.request import AUTO, Job, Request
 from aireprune.pruning.source import ModuleSource, Source
 
@@ -43,7 +44,10 @@ def settle(source: AnySource, job: Job, own: bool) -> tuple[AnySource, Job]:
             source = replace(source, layers=find_layers(source.arrays, source.config, request.units, source.name))
     if request.method == AUTO:
         measured = request.reduce in (AUTO, "truncate") and _can_be_scored_on_data(source, job)
-        request = replace(request, method=MEASURED if measured else "aire", fallback=measured)
+        if measured and request.reduce == AUTO:
+            request = replace(request, reduce=_reduction_on_data(source))
+        scored = measured and request.reduce == "truncate"
+        request = replace(request, method=MEASURED if scored else "aire", fallback=measured)
     if request.reduce != AUTO:
         return source, replace(job, request=request)
     if job.mask or request.method != "aire" or request.budget.threshold is not None or _all_selective(source):
@@ -62,12 +66,19 @@ def plainly(job: Job) -> Job:
 
 
 def _can_be_scored_on_data(source: Source, job: Job) -> bool:
-    """Mamba-1 with inputs of the model; thresholds and horizons belong to scores without data."""
+    """Selective layers with inputs of the model; thresholds and horizons belong to scores without data."""
     asked, calibration = job.request, job.calibration
     if asked is None or asked.budget.threshold is not None or asked.horizon is not None:
         return False
     inputs = calibration is not None and calibration.source is not None and not job.mask
-    return inputs and all(layer.family == "mamba" for layer in source.layers)
+    return inputs and _all_selective(source)
+
+
+def _reduction_on_data(source: Source) -> str:
+    """Of selective layers. Mamba-2 keeps the layout it has: that of stock code, or a projected one."""
+    if any(layer.family != "mamba2" or layer.declared for layer in source.layers):
+        return "truncate"
+    return "projected" if any(map(is_projected, source.layers)) else "fitted"
 
 
 def _layout(source: Source, job: Job, own: bool) -> str:

@@ -17,6 +17,7 @@ from aireprune.errors import AireError
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
+from aireprune.method.reductions import find_reduction
 from aireprune.pruning.calibrating import (
     fitted_on_layers,
     measured_on_layers,
@@ -229,7 +230,8 @@ def _or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
             raise
         if isinstance(problem, Unsuitable):
             why = f"{problem.reason}, so {TRUNCATED}."
-        elif find_method(request.method).measured:  # of a module whose inside is not known
+        elif find_method(request.method).measured or find_reduction(request.reduce).selective:
+            # a module whose inside is not known, or too few tokens
             why = f"states were ranked by method='aire' without data: {problem}"
         else:
             raise
