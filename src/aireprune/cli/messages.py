@@ -12,7 +12,7 @@ SAME = (
     "data", "details", "device", "dropout", "epochs", "epsilon", "examples", "family", "features", "force",
     "granularity", "horizon", "layer_inputs", "layers", "layout", "length", "lr", "mask", "max_drop", "method",
     "methods", "min_states", "module", "overwrite", "plan", "precision", "ray", "ratio", "ratios", "recipe", "recover",
-    "recover_count", "recover_steps", "reduce", "repeats", "report", "round_to", "seed", "seeds", "ssm_lr",
+    "recover_count", "recover_steps", "reduce", "repeats", "report", "resume", "round_to", "seed", "seeds", "ssm_lr",
     "state_axis", "states", "task", "text", "threshold", "unstable", "weight_decay", "window",
 )  # fmt: skip
 FLAGS = {name: "--" + name.replace("_", "-") for name in SAME} | {"original": "--against", "drop": "--max-drop"}
