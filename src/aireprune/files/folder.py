@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from aireprune.files.open import open_weights
 from aireprune.files.reading import ends, open_plain
 from aireprune.files.refusals import HEAD, TAIL, refuse_foreign
 from aireprune.files.safetensors.checkpoint import Raw, SafetensorsFile, write_arrays
+from aireprune.files.shards import Kept, Shard, ShardWork, write_shards
 from aireprune.files.single import KINDS
 from aireprune.files.weights import Size, Weights, check_names, refuse_additions
 from aireprune.files.writing.atomic import atomic_folder, explained, refuse_existing
@@ -32,7 +32,6 @@ from aireprune.files.writing.journal import settle
 
 FORMAT = "aireprune"
 PLAN = "plan.json"
-THREADS = 2
 
 
 class FolderCheckpoint:
@@ -44,6 +43,7 @@ class FolderCheckpoint:
         self.config: Mapping[str, Any] = found.values
         self.kind = "aire" if self.config.get("format") == FORMAT else "huggingface"
         self.notices: list[str] = []
+        self.work = ShardWork()  # how a copy's shards are written
         self._given = config is not None
         self._parts = find_parts(path)
         self._companions = list(companions(path, self._parts, self.notices))
@@ -84,7 +84,7 @@ class FolderCheckpoint:
                 if str(relative) in texts or (edits and str(relative) == PLAN):
                     continue
                 _copy(self.path / relative, folder / relative)
-            sizes = self._write_shards(folder, edits)
+            sizes = self._write_shards(folder, edits, self._kept(target, texts) if self.work.resume else None)
             if self._parts.index_name is not None:
                 texts[self._parts.index_name] = json_text(self._index(sizes, edits))
             _write_texts(folder, texts)
@@ -112,16 +112,15 @@ class FolderCheckpoint:
             if real(source).is_relative_to(there):
                 raise AireError(f"{target} holds {source}, which is being read. Choose another output.")
 
-    def _write_shards(self, folder: Path, edits: Mapping[str, Edit]) -> list[Size]:
-        def copy(name: str) -> Size:
-            shard = self._shards[name]
-            return shard.copy_edited(folder / name, _edits_of(edits, shard.shapes))
+    def _write_shards(self, folder: Path, edits: Mapping[str, Edit], kept: Kept | None) -> list[Size]:
+        shards = [Shard(shard, _edits_of(edits, shard.shapes)) for shard in self._shards.values()]
+        return write_shards(shards, folder, self.work, kept)
 
-        pool = ThreadPoolExecutor(THREADS)
-        try:
-            return list(pool.map(copy, self._shards))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    def _kept(self, target: Path, texts: Mapping[str, str]) -> Kept:
+        """What an earlier run has finished of the same shards and the same plan."""
+        states = [(self.path / name).stat() for name in self._shards]
+        files = [[name, one.st_size, one.st_mtime_ns] for name, one in zip(self._shards, states, strict=True)]
+        return Kept(target, {"source": str(real(self.path)), "shards": files, **texts})
 
     def _index(self, sizes: list[Size], edits: Mapping[str, Edit]) -> dict[str, Any]:
         """The index with new tensors and its totals counted anew."""

@@ -1,4 +1,4 @@
-"""Sweeps on a cluster of two nodes: the same rows, whatever is killed on the way."""
+"""A cluster of two nodes: sweeps have the same rows, whatever is killed on the way, and shards the same bytes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ pytest.importorskip("ray")
 
 import ray
 from ray_cluster import two_nodes
+from sharded_models import contents, make_sharded
 
 import aireprune
 from aireprune.cluster import connect
@@ -87,6 +88,14 @@ def test_a_killed_driver_is_taken_up_again(nodes, tmp_path):
                     ratios=[0.2, 0.4, 0.6, 0.8], seeds=12)  # fmt: skip
     assert 2 <= begun <= 1 + 4 * 13
     assert lines(tmp_path / "there") == lines(tmp_path / "here")
+
+
+def test_sharded_pruning_is_bit_identical(nodes, tmp_path):
+    source = make_sharded(tmp_path / "in")
+    aireprune.prune_file(source, tmp_path / "here", ratio=0.5)
+    aireprune.prune_file(source, tmp_path / "there", ratio=0.5, ray=nodes.address)
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "in", "there"]
 
 
 def test_what_a_node_lacks_is_one_sentence(nodes, tmp_path):
