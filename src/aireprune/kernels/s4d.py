@@ -61,6 +61,32 @@ def s4d_scan(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
     return y
 
 
+def can_scan_packed(modes: int, u: Tensor) -> bool:
+    """Whether `s4d` of an input without gradients would be `scan_packed` of the same modes."""
+    plain = type(u) is Tensor and u.device.type == "cpu" and u.dtype in (torch.float32, torch.float64)
+    plain = plain and not torch.compiler.is_compiling()
+    return plain and modes > 0 and u.shape[1] > 0 and not forward_mode() and scan_is_faster(modes, *u.shape[:2])
+
+
+def packed_modes(lam: Tensor, w: Tensor, dtype: torch.dtype) -> Packed:
+    """The modes that are not silent, for `scan_packed`."""
+    from aireprune.kernels.numba.lanes import lane_count
+
+    parts = tuple(part.detach().to(dtype).numpy() for part in (lam.real, lam.imag, w.real, w.imag))
+    return pack(parts, lane_count(parts[0].dtype), drop_silent=True)
+
+
+def scan_packed(modes: Packed, skip: Tensor, u: Tensor) -> Tensor:
+    """`s4d` by recurrence, without gradients, of modes that are packed already."""
+    from aireprune.kernels.numba.s4d import scan
+
+    expect("s4d", skip=(skip, (len(modes.row),)), u=(u, (*u.shape[:2], len(modes.row))))
+    u, y = u.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
+    gain, jobs = skip.detach().to(u.dtype).numpy(), _jobs(modes, len(u))
+    scan(modes.params, modes.start, modes.channel, modes.run, gain, u.numpy(), y.numpy(), jobs, False)
+    return y
+
+
 def s4d_reference(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
     """`s4d` step by step, for tests."""
     x = torch.zeros(u.shape[0], *lam.shape, dtype=lam.dtype)
@@ -152,13 +178,18 @@ def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed
 def _packed(*tensors: Tensor, drop_silent: bool) -> tuple[Packed, int, ModuleType]:
     """The modes packed, how many jobs to make of one sequence, and the module of kernels."""
     from aireprune.kernels.numba import s4d as numba_s4d
-    from aireprune.kernels.numba.compile import threads
     from aireprune.kernels.numba.lanes import lane_count
 
     *parts, u = (tensor.detach().numpy() for tensor in tensors)
     packed = pack(tuple(parts), lane_count(u.dtype), drop_silent)
+    return packed, _jobs(packed, len(u)), numba_s4d
+
+
+def _jobs(packed: Packed, batch: int) -> int:
+    from aireprune.kernels.numba.compile import threads
+
     enough = 2 * threads()
-    return packed, 1 if len(u) >= enough else min(len(packed.channel), -(-enough // max(len(u), 1))), numba_s4d
+    return 1 if batch >= enough else min(len(packed.channel), -(-enough // max(batch, 1)))
 
 
 @operator("s4d_scan")
