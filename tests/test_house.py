@@ -108,7 +108,8 @@ def test_imports_point_down(path: Path) -> None:
 
 def test_the_method_is_numpy_alone() -> None:
     allowed = {"numpy", "threadpoolctl", "aireprune", "__future__"}
-    plain = {"collections", "dataclasses", "typing", "functools", "fractions", "concurrent", "math", "itertools"}
+    plain = {"collections", "concurrent", "contextlib", "dataclasses", "fractions", "functools", "itertools", "math"}
+    plain.add("typing")
     for path in (PACKAGE / "method").rglob("*.py"):
         found = {name.split(".")[0] for name in all_imports(path)}
         assert found <= allowed | plain, f"{path}: {found - allowed - plain}"

@@ -55,6 +55,7 @@ COMMANDS = (
     demo.demo,
     train.train,
     sweep.sweep,
+    merge.merge,
     reproduce.reproduce,
 )
 
@@ -71,8 +72,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in COMMANDS:
-    app.command()(command)
-app.command("sweep merge")(merge.merge)
+    app.command("sweep merge" if command is merge.merge else None)(command)
 app.add_typer(bench.app, name="bench")
 
 

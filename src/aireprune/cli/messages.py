@@ -32,6 +32,7 @@ SAME = (
     "horizon",
     "inputs",
     "int8",
+    "kept",
     "layer_inputs",
     "layers",
     "layout",
