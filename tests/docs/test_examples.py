@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from foreign_models import transformers_model
 from pages import ROOT
+from small_models import mamba
 from small_tokenizers import LEARNT_FROM, save_tokenizer
 
 import aireprune
@@ -63,3 +64,13 @@ def test_streaming_audio(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert max(found[name]["difference to the whole"] for name in ("full", "pruned")) < 1e-5
     assert found["pruned"]["state bytes"] < found["full"]["state bytes"]
+
+
+def test_onnx_whole_and_step_by_step_agree(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install 'aireprune[onnx]')")
+    aireprune.save(mamba(), tmp_path / "model")
+    command = [sys.executable, ROOT / "examples" / "onnx_runtime.py", tmp_path / "model", "--out", tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.splitlines()[-1].rpartition(" ")[2]) < 1e-5
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["step.onnx", "whole.onnx"]

@@ -28,10 +28,10 @@ class Exported:
 
     target: Path
     to: str
-    bytes: int
     states: tuple[int, ...]
-    difference: float | None
-    checked: str
+    bytes: int = 0
+    difference: float | None = None
+    checked: str = ""
     judged: Judged | None = None
     notices: tuple[str, ...] = ()
 
