@@ -186,7 +186,8 @@ def open_file(
 
         builder = load_builder(module)
     checkpoint = open_checkpoint(path, config) if isinstance(path, str | Path) else path
-    name = str(checkpoint.path)
+    url = getattr(checkpoint, "url", None)
+    name = url or str(checkpoint.path)
     unpacked = unpack(checkpoint, checkpoint.config)
     view = diagonalize(unpacked or checkpoint, checkpoint.config, units)
     arrays: NamedArrays = view or unpacked or checkpoint
@@ -197,7 +198,7 @@ def open_file(
         notices.append(
             f"no configuration came with {name}, so {' and '.join(assumed)} are assumed; config= says otherwise."
         )
-    origin = str(checkpoint.path.resolve())
+    origin = url or str(checkpoint.path.resolve())
     return FileSource(
         name, arrays, checkpoint.config, layers, origin, tuple(notices), checkpoint=checkpoint, builder=builder
     )
