@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from aireprune.cli import completing
+
 Out = Annotated[
     Path,
     typer.Option(
@@ -27,6 +29,7 @@ Method = Annotated[
         "-m",
         metavar="NAME",
         help="Pruning method; `aire methods` lists them. auto: aire, whatever --reduce is.",
+        autocompletion=completing.methods,
     ),
 ]
 Reduce = Annotated[
@@ -89,6 +92,9 @@ Force = Annotated[
     typer.Option("--force", help="Write a layer that lost nearly everything although it keeps many states."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would stay and stop: nothing is measured, nothing is written.")
+]
 Bench = Annotated[
     bool, typer.Option("--bench", help="Time the full and the pruned model side by side, on random inputs.")
 ]

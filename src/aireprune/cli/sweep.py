@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aireprune.cli.ending import resumable
 from aireprune.cli.options import Checkpoint, Config, Json
-from aireprune.cli.output import notices, percent, print_json, progress, say, table
+from aireprune.cli.output import next_step, notices, percent, print_json, progress, say, table
 
 if TYPE_CHECKING:
     from aireprune.experiments.cells import Result
@@ -81,7 +82,8 @@ def sweep(
         def show(found: Result, done: int, total: int) -> None:
             step(f"{found.key.variant} at {found.key.ratio:.0%}", done, total)
 
-        summary = run_sweep(model, loaded, request, out, show, source.origin)
+        with resumable():
+            summary = run_sweep(model, loaded, request, out, show, source.origin)
     notices(present_sweep(out, source))
     if json:
         print_json(summary.to_dict())
@@ -90,6 +92,7 @@ def sweep(
     say(
         f"\nOpen {out}/report.html. Data: cells.jsonl and summary.json beside it; figures: curves.svg and profile-*.svg"
     )
+    next_step(f"aire prune {ckpt} -o OUT --max-drop {max_drop:g} --task {task}")
 
 
 def _show(summary: Summary) -> None:
