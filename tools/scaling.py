@@ -49,7 +49,7 @@ def sweep_costs() -> None:
     more, _ = seconds(judge._pruner, Cell(calibrated, 0.5))
     tokens = request.calibrate_count * task.length
     print(
-        f"calibration: {first:.2f} s, another ratio {more:.2f} s, for {tokens} tokens: {more / tokens * 1e6:.1f} µs per token"
+        f"calibration: {first:.2f} s, another ratio {more:.2f} s, for {tokens} tokens: {more / tokens * 1e6:.1f} µs each"
     )
 
 
