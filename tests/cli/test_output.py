@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from aireprune.cli import output
 from aireprune.cli.output import measured, notices, percent, print_json, say, size, table
 
 
@@ -38,3 +39,16 @@ def test_figures_as_people_read_them():
     assert measured("accuracy", 0.5) == "accuracy 50.00 %"
     assert measured("bits per byte", 2.5) == "2.500 bits per byte"
     assert (size(2_340), size(5_600_000)) == ("2.3 kB", "5.60 MB")
+
+
+def test_logs_say_how_much_time_is_left(monkeypatch):
+    now, lines = [0.0], []
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(output, "progress_line", lines.append)
+    step = output.Milestones()
+    for done in range(10, 31):  # 10 cells were done before
+        step("aire at 30%", done, 90)
+        now[0] += 20
+    assert len(lines) == 6
+    assert lines[-1] == "aire at 30%: 28 of 90, about 21 min left"
+    assert [output.duration(seconds) for seconds in (5, 120, 10_000)] == ["5 s", "2 min", "2.8 h"]

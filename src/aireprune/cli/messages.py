@@ -11,9 +11,9 @@ SAME = (
     "allocate", "batch", "bench", "blocks", "calibrate", "calibrate_count", "calibrate_tokens", "config", "count",
     "data", "details", "device", "dropout", "epochs", "epsilon", "examples", "family", "features", "force",
     "granularity", "horizon", "layer_inputs", "layers", "layout", "length", "lr", "mask", "max_drop", "method",
-    "methods", "min_states", "module", "overwrite", "plan", "precision", "ray", "ratio", "ratios", "recipe", "recover",
-    "recover_count", "recover_steps", "reduce", "repeats", "report", "resume", "round_to", "seed", "seeds", "ssm_lr",
-    "state_axis", "states", "task", "text", "threshold", "unstable", "weight_decay", "window",
+    "methods", "min_states", "module", "overwrite", "part", "plan", "precision", "ray", "ratio", "ratios", "recipe",
+    "recover", "recover_count", "recover_steps", "reduce", "repeats", "report", "resume", "round_to", "seed",
+    "seeds", "ssm_lr", "state_axis", "states", "task", "text", "threshold", "unstable", "weight_decay", "window",
 )  # fmt: skip
 FLAGS = {name: "--" + name.replace("_", "-") for name in SAME} | {"original": "--against", "drop": "--max-drop"}
 
