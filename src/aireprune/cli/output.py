@@ -158,7 +158,7 @@ def progress(what: str, transient: bool = True, disable: bool = False) -> Iterat
         yield lambda what, done, total: None
         return
     if not stderr().is_terminal:
-        yield Lines(lambda done, total: f"{done:,} of {total:,}")
+        yield Lines(lambda done, total: f"{done:,} of {total:,}", resumes=True)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -203,18 +203,19 @@ def writing(what: str, total: int) -> Iterator[None]:
 class Lines:
     """Progress where there is no terminal: a line now and then, with the time left."""
 
-    def __init__(self, text: Callable[[int, int], str], every: float = EVERY):
+    def __init__(self, text: Callable[[int, int], str], every: float = EVERY, resumes: bool = False):
+        """resumes: the first step that is told of may be any, and nothing is known of those before."""
         self.text, self.every = text, every
         self.began = self.told = time.monotonic()
-        self.first: int | None = None  # what was done before: a resumed run does not begin at zero
+        self.before = None if resumes else 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if self.first is None or done < self.first:
-            self.first, self.began = done, now
+        if self.before is None or done < self.before:
+            self.before = done - 1
         if now - self.told < self.every:
             return
-        self.told, fresh = now, done - self.first
+        self.told, fresh = now, done - self.before
         left = (
             f", about {duration((now - self.began) / fresh * (total - done))} left"
             if fresh > 0 and done < total
