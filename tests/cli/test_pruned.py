@@ -104,3 +104,11 @@ def test_calibrated_models_show_what_was_measured(aire: Any, tmp_path: Any) -> N
     assert "layer states kept removed output error" in lines
     (said,) = [line for line in lines if line.startswith("Readouts were calibrated with 24")]
     assert " of the answers are the same, KL " in said
+
+
+def test_a_layer_that_is_left_with_one_state_is_said(aire: Any, tmp_path: Any) -> None:
+    aireprune.save(small_models.s5(), tmp_path / "in")
+    lines = shown(aire, tmp_path / "in", "-o", tmp_path / "one", "--ratio", 0.99)
+    assert sum(line.startswith("Only one state stays in ") for line in lines) == 1
+    lines = shown(aire, tmp_path / "in", "-o", tmp_path / "two", "--ratio", 0.99, "--min-states", 2)
+    assert not any(line.startswith("Only one state") for line in lines)
