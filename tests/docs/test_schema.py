@@ -73,3 +73,8 @@ def test_what_is_missing_is_noticed(printed, tmp_path: Path, key: str) -> None:
     document[key] = {}
     with pytest.raises(jsonschema.ValidationError):
         check("prune", document)
+
+
+def test_export(printed, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install 'aireprune[onnx]')")
+    check("export", printed("export", "zoo:listops-s5", "--to", "onnx", "-o", tmp_path / "model.onnx"))

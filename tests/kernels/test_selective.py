@@ -68,7 +68,7 @@ def test_step_is_scan() -> None:
 def test_operator_contract() -> None:
     inputs = scan_inputs(1, 5, 6, 2, torch.float32, grad=True)
     torch.library.opcheck(
-        selective._selective_scan.packet.default, tuple(inputs), test_utils=("test_schema", "test_faketensor")
+        selective._selective_scan.overload, tuple(inputs), test_utils=("test_schema", "test_faketensor")
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import aireprune
 from aireprune import embedded
+from aireprune.cli.output import SCHEMA
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_a_module_says_the_same_as_its_file(found):
 def test_the_command_prints_it(found, aire):
     code, out, _ = aire("inspect", embedded.MODEL, "--json")
     assert code == 0
-    assert json.loads(out) == {"path": str(embedded.MODEL), **found.to_dict()}
+    assert json.loads(out) == {"schema": SCHEMA, "path": str(embedded.MODEL), **found.to_dict()}
 
 
 def test_data_frame(found):

@@ -21,12 +21,12 @@ class Operator:
         self.name = f"aireprune::{name}"
         LIBRARY.define(name + torch.library.infer_schema(function, mutates_args=mutates))
         LIBRARY.impl(name, function, "CPU")
-        self.packet = getattr(torch.ops.aireprune, name)
-        arguments = self.packet.default._schema.arguments
+        self.overload = getattr(torch.ops.aireprune, name).default
+        arguments = self.overload._schema.arguments
         self.written = tuple(place for place, argument in enumerate(arguments) if argument.name in mutates)
 
     def __call__(self, *arguments: Any) -> Any:
-        result = self.packet(*arguments)
+        result = self.overload(*arguments)
         if torch.compiler.is_compiling():  # which knows from the schema what is written
             return result
         for place in self.written:

@@ -14,4 +14,4 @@ def test_length_batch_and_states(aire):
     assert code == 0
     assert {line.split()[0] for line in out.splitlines()[2:]} == {"length", "batch", "states"}
     document = json.loads(aire("bench", "scaling", *few, "--json")[1])
-    assert set(document) == {"task", "length", "batch", "states"}
+    assert set(document) == {"schema", "task", "length", "batch", "states"}

@@ -13,8 +13,8 @@ from aireprune.errors import AireError
 from aireprune.exports.outcome import require_agreement
 from aireprune.exports.quiet import quiet
 from aireprune.exports.request import ExportRequest
-from aireprune.exports.torch.operators import StandardOperators
 from aireprune.exports.trials import answers, make_trials, reference, relative, takes_tokens
+from aireprune.kernels.standard import StandardOperators
 from aireprune.models.arrays import is_own
 from aireprune.tasks.base import Task
 
