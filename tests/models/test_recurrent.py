@@ -132,8 +132,7 @@ def test_plain_torch_is_the_forward_pass(make):
     engine, x = make_engine(model, by_modules=True), numbers(model, length=30)
     assert isinstance(engine, TorchEngine)
     state = State(engine.layout, 2)
-    with torch.no_grad():
-        answers = [engine.run(model, chunk, state, None) for chunk in x.split(7, 1)]
+    answers = [engine.run(model, chunk, chunk.shape[1], state, None) for chunk in x.split(7, 1)]
     close(joined(model, answers), whole(model, x))
 
 
@@ -196,8 +195,7 @@ def test_a_saved_state_goes_on(make, tmp_path: Path):
     answers += model.stream(x[:, 40:].split(30, 1), state)
     close(joined(model, answers), whole(model, x))
     slow = make_engine(model, by_modules=True)
-    with torch.no_grad():
-        answer = slow.run(model, x[:, 40:], state.laid_out(slow.layout), None)
+    answer = slow.run(model, x[:, 40:], LENGTH - 40, state.laid_out(slow.layout), None)
     close(answer, joined(model, list(model.stream([x[:, 40:]], state))))
 
 
@@ -258,7 +256,8 @@ def test_changed_weights_are_noticed(make):
         state = stepper.state
         change(t)
         fresh = make_engine(model)
-        answer = fresh.run(model, x[:, t : t + 1], state.laid_out(fresh.layout), fresh.buffers(2, 1))
+        state = state.laid_out(fresh.layout)
+        answer = fresh.run(model, x[:, t], 1, state, fresh.buffers(state, 1))
         close(stepper.step(x[:, t]), answer[:, 0] if model.config.mode == "tokens" else answer)
 
 

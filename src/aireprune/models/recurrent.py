@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from aireprune.errors import AireError
@@ -85,11 +84,10 @@ class Stepper:
     def _advance(self, x: Tensor, chunk: bool) -> Tensor:
         engine, state = self._current(), self._state
         x = fitting(x, state.batch, self._model.config.d_input, engine.dtype, chunk)
-        steps = x.shape[1]
+        steps = x.shape[1] if chunk else 1
         if steps not in self._buffers:
-            self._buffers = {steps: engine.buffers(state.batch, steps)}
-        with torch.no_grad():
-            return engine.run(self._model, x, state, self._buffers[steps])
+            self._buffers = {steps: engine.buffers(state, steps)}
+        return engine.run(self._model, x, steps, state, self._buffers[steps])
 
     def _current(self) -> Engine:
         """The engine for the weights as they are."""

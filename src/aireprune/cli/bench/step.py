@@ -62,7 +62,7 @@ def _show(result: dict[str, Any]) -> None:
         for name, found in result["families"].items()
     ]
     columns = (
-        "", "plain torch", "dense", "pruned", "torch / dense", "dense / pruned", "steps/s, dense", "pruned",
+        "", "plain torch", "dense", "pruned", "torch / dense", "dense / pruned", "stream steps/s, dense", "pruned",
         "state bytes, dense", "pruned",
     )  # fmt: skip
     title = (

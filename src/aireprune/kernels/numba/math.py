@@ -109,7 +109,7 @@ def _sigmoid_f32(x):
 
 
 def normal_cdf(x):
-    """(1 + erf(x / sqrt 2)) / 2, the factor of the exact GELU, to 1e-7 (Abramowitz and Stegun 7.1.26)."""
+    """(1 + erf(x / sqrt 2)) / 2, the factor of the exact GELU, to 3e-7 (Abramowitz and Stegun 7.1.26)."""
     return 0.5 * math.erfc(-x / math.sqrt(2))
 
 

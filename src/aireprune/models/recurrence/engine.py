@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from aireprune.errors import AireError
+from aireprune.kernels.inputs import dense
 from aireprune.kernels.numba.step_codes import TOKENS
 from aireprune.kernels.step import Program, Streams, advance
 from aireprune.models.recurrence.family import Family, Unknown
@@ -32,14 +33,14 @@ class Engine(ABC):
     dtype: torch.dtype
 
     @abstractmethod
-    def buffers(self, batch: int, steps: int) -> Any:
-        """What a call of this size works in, and can be used again."""
+    def buffers(self, state: State, steps: int) -> Any:
+        """What calls that bring this state forward by so many steps work in, again and again."""
 
     @abstractmethod
-    def run(self, model: Any, x: Tensor, state: State, buffers: Any) -> Tensor:
-        """x (b, L, d_input) or tokens (b, L) -> the answer; the state is brought up to date in place.
+    def run(self, model: Any, x: Tensor, steps: int, state: State, buffers: Any) -> Tensor:
+        """x (b, steps, d_input) or tokens (b, steps), for one step also without that axis -> the answer.
 
-        The answer may be part of the buffers.
+        The state is brought up to date in place. The answer may be part of the buffers.
         """
 
 
@@ -48,6 +49,7 @@ class Buffers:
     answers: Tensor  # (b, classes), or (b, L, tokens)
     rows: np.ndarray  # the same memory, (b, classes) or (b L, tokens)
     room: np.ndarray
+    streams: Streams  # the state's memory
 
 
 class NumbaEngine(Engine):
@@ -58,22 +60,24 @@ class NumbaEngine(Engine):
         record = program.model[0]
         self._every, self._answers = int(record["mode"]) == TOKENS, int(record["answers"])
 
-    def buffers(self, batch: int, steps: int) -> Buffers:
-        shape = (batch, steps, self._answers) if self._every else (batch, self._answers)
+    def buffers(self, state: State, steps: int) -> Buffers:
+        shape = (state.batch, steps, self._answers) if self._every else (state.batch, self._answers)
         answers = torch.empty(shape, dtype=self.layout.dtype)
-        dtype, workers = self.program.weights.dtype, self.program.workers(batch, steps)
-        return Buffers(
-            answers, answers.numpy().reshape(-1, self._answers), np.empty((workers, self.program.room), dtype)
-        )
-
-    def run(self, model: Any, x: Tensor, state: State, buffers: Buffers) -> Tensor:
-        steps = x.shape[1]
-        rows = (x.detach() if x.is_contiguous() else x.detach().contiguous()).reshape(-1, *x.shape[2:])
+        room = np.empty((self.program.workers(state.batch, steps), self.program.room), self.program.weights.dtype)
         streams = Streams(memory=state.memory.numpy(), pooled=state.pooled.numpy(), seen=state.seen.numpy())
-        if not advance(self.program, rows.numpy(), steps, streams, buffers.room, buffers.rows):
+        return Buffers(answers, answers.numpy().reshape(-1, self._answers), room, streams)
+
+    def run(self, model: Any, x: Tensor, steps: int, state: State, buffers: Buffers) -> Tensor:
+        values = dense(x)
+        rows = values.reshape(-1, values.shape[-1]) if x.is_floating_point() else values.reshape(-1)
+        if not advance(self.program, rows, steps, buffers.streams, buffers.room, buffers.rows):
             known = int(self.program.model[0]["inputs"])
             raise AireError(f"A token is not one of the model's {known}: found {int(x.min())} to {int(x.max())}.")
-        return buffers.answers if self.head is None else self.head(buffers.answers)
+        if self.head is None:
+            return buffers.answers
+        with torch.no_grad():
+            answer: Tensor = self.head(buffers.answers)
+        return answer
 
 
 class TorchEngine(Engine):
@@ -83,12 +87,14 @@ class TorchEngine(Engine):
         self.family, self.layout, self.watch, self.dtype = family, layout, watch, next(model.parameters()).dtype
         self._kept = family.prepare(model)
 
-    def buffers(self, batch: int, steps: int) -> None:
+    def buffers(self, state: State, steps: int) -> None:
         return None
 
-    def run(self, model: Any, x: Tensor, state: State, buffers: None) -> Tensor:
+    @torch.no_grad()
+    def run(self, model: Any, x: Tensor, steps: int, state: State, buffers: None) -> Tensor:
+        x = x.reshape(state.batch, steps, *(x.shape[-1:] if x.is_floating_point() else ()))
         z = self.family.features(model, self._kept, x, state.views())
-        state.seen += x.shape[1]
+        state.seen += steps
         if model.config.mode == "last":
             z = z[:, -1]
         elif model.config.mode == "pool":

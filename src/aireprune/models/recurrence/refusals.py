@@ -37,18 +37,16 @@ def check_model(model: Any) -> None:
 
 
 def fitting(x: Tensor, batch: int, inputs: int, dtype: torch.dtype, chunk: bool) -> Tensor:
-    """The input of a step, (b, d_input) or tokens (b,), or of a chunk, which has time on its second axis: as (b, L, ..)."""
-    tokens = x.dtype in INTEGERS
-    time = ("L",) if chunk else ()
-    expected = (batch, *time) if tokens else (batch, *time, inputs)
-    if x.ndim != len(expected) or any(a != b for a, b in zip(x.shape, expected, strict=True) if b != "L"):
-        what = f"({', '.join(map(str, expected))}{',' * (len(expected) == 1)})"
+    """The input of a step, (b, d_input) or tokens (b,), or of a chunk, with time on its second axis, in a type that fits."""
+    tokens, shape = x.dtype in INTEGERS, tuple(x.shape)
+    time = shape[1:2] if chunk else ()
+    if shape != ((batch, *time) if tokens else (batch, *time, inputs)):
+        expected = ", ".join([str(batch), *["L"] * chunk, *[str(inputs)] * (not tokens)])
         raise AireError(
-            f"The {'chunk' if chunk else 'step'} has the shape {tuple(x.shape)}; {batch} streams of "
-            f"{'tokens' if tokens else 'numbers'} take {what}."
+            f"The {'chunk' if chunk else 'step'} has the shape {shape}; {batch} streams of "
+            f"{'tokens' if tokens else 'numbers'} take ({expected}{',' * (tokens and not chunk)})."
         )
-    if chunk and x.shape[1] == 0:
+    if time == (0,):
         raise AireError("The chunk has no steps.")
     kind = torch.int64 if tokens else dtype
-    x = x if x.dtype == kind else x.to(kind)
-    return x if chunk else x[:, None]
+    return x if x.dtype == kind else x.to(kind)
