@@ -13,8 +13,8 @@ SAME = (
     "granularity", "horizon", "inputs", "int8", "layer_inputs", "layers", "layout", "length", "lr", "mask", "max_drop",
     "method", "methods", "min_states", "module", "opset", "overwrite", "plan", "precision", "ratio", "ratios",
     "recipe", "recover", "recover_count", "recover_steps", "reduce", "repeats", "report", "round_to", "seed", "seeds",
-    "ssm_lr", "state_axis", "states", "step", "task", "text", "threshold", "to", "unstable", "weight_decay", "weights",
-    "window",
+    "ssm_lr", "state_axis", "states", "step", "task", "text", "threads", "threshold", "to", "unstable", "weight_decay",
+    "weights", "window",
 )  # fmt: skip
 FLAGS = {name: "--" + name.replace("_", "-") for name in SAME} | {"original": "--against", "drop": "--max-drop"}
 
