@@ -50,10 +50,9 @@ def s4d_scan(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: T
     return y + u * skip
 
 
-def selective_scan(
-    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Any, initial: Tensor
-) -> tuple[Tensor, Tensor]:
-    """x, dt, z (b, L, D), A (D, N), B and C (b, L, N), state (b, D, N) -> y (b, L, D), the last state."""
+def selective_scan(*given: Any) -> tuple[Tensor, Tensor]:
+    """x, dt (b, L, D), A (D, N), B and C (b, L, N), D, dt_bias (D,), z like x, state (b, D, N) -> y, the last state."""
+    x, dt, A, B, C, D, dt_bias, z, initial = given
 
     def step(h: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         delta, driven, b, c = now
@@ -66,11 +65,10 @@ def selective_scan(
     return (y if z is None else y * F.silu(z)), last
 
 
-def ssd_scan(
-    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, low: float, high: float,
-    initial: Tensor,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """x (b, L, H, P), dt (b, L, H), B and C (b, L, G, N), state (b, H, P, N) -> y like x, the last state."""
+def ssd_scan(*given: Any) -> tuple[Tensor, Tensor]:
+    """x (b, L, H, P), dt (b, L, H), A (H,), B and C (b, L, G, N), D, dt_bias (H,), two limits of the steps, state
+    (b, H, P, N) -> y like x, the last state."""
+    x, dt, A, B, C, D, dt_bias, low, high, initial = given
     per_head = x.shape[2] // B.shape[2]
 
     def step(s: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:

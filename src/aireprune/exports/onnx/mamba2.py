@@ -22,7 +22,7 @@ from aireprune.exports.onnx.states import States
 from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.models.selective import RMS_EPSILON
 
-FEW_STATES = 32  # up to so many, shorter chunks are faster in onnxruntime 1.31 (N 16 to 128, 512 steps)
+FEW_STATES = 32  # with more of them, longer chunks are faster in onnxruntime 1.31 (N 16, 32 and 128, 512 steps)
 NEVER = -1e30  # exp of this is zero
 
 

@@ -14,31 +14,25 @@ LINEAR_ATTENTION = 27  # the first opset that has it
 
 def convolve(g: Graph, x: str, conv: nn.Conv1d, states: States | None) -> str:
     """Depthwise causal convolution and SiLU of x (b, L, D), or of one step (b, D) behind the k - 1 inputs before it."""
-    taps = array(conv.weight)[:, 0].T  # (k, D)
-    if states is None:
-        y = _over_time(g, x, taps)
-    else:
-        y = _at_one_step(g, x, taps, states) if len(taps) > 1 else g.op("Mul", x, g.weight("conv1d.weight", taps[0]))
+    weight = array(conv.weight)  # (D, 1, k)
+    y = _over_time(g, x, weight) if states is None else _at_one_step(g, x, weight[:, 0].T, states)
     if conv.bias is not None:
         y = g.op("Add", y, g.weight("conv1d.bias", array(conv.bias)))
     return silu(g, y)
 
 
-def _over_time(g: Graph, x: str, taps: np.ndarray) -> str:
-    """The sum of shifted inputs: faster in onnxruntime than its depthwise convolution with two transpositions."""
-    count, steps = len(taps), g.size(x, 1)
-    padded = g.op("Pad", x, g.ints(0, count - 1, 0, 0, 0, 0))
-    total = ""
-    for number, tap in enumerate(taps):
-        begin = g.ints(number)
-        shifted = g.op("Slice", padded, begin, g.op("Add", steps, begin), g.ints(1))
-        term = g.op("Mul", shifted, g.weight(f"conv1d.weight.{number}", tap))
-        total = g.op("Add", total, term) if total else term
-    return total
+def _over_time(g: Graph, x: str, weight: np.ndarray) -> str:
+    """By the operator Conv, which wants time last: two to ten times as fast as shifted inputs in onnxruntime 1.31."""
+    channels, _, count = weight.shape
+    columns = g.op("Transpose", x, perm=[0, 2, 1])
+    y = g.op("Conv", columns, g.weight("conv1d.weight", weight), group=channels, pads=[count - 1, 0])
+    return g.op("Transpose", y, perm=[0, 2, 1])
 
 
 def _at_one_step(g: Graph, x: str, taps: np.ndarray, states: States) -> str:
     count, channels = taps.shape
+    if count == 1:
+        return g.op("Mul", x, g.weight("conv1d.weight", taps[0]))
     before = states.before("inputs", (count - 1, channels))
     window = g.op("Concat", before, g.op("Unsqueeze", x, g.ints(1)), axis=1)
     states.after("inputs", g.op("Slice", window, g.ints(1), g.ints(count), g.ints(1)))
