@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types tests faults clean
+.PHONY: demo test lint types tests docs package faults clean
 
 demo: $(VENV)/.installed
 	$(BIN)/aire demo
@@ -19,6 +19,17 @@ types: $(VENV)/.installed-dev
 
 tests: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: one thread each for matrix products
+
+# The documentation as a site that opens from disk, site/index.html; a broken link is an error.
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# The source distribution and the wheel, in dist/, installed and tried where the repository is not.
+# AIRE_REPOSITORY=https://... gives the metadata its addresses.
+package: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 tests/test_packaging.py
 
 # Damaged and hostile files, kills and full disks, for about ten minutes: docs/reliability.md. make faults SEED=7
 SEED ?= 1
@@ -38,4 +49,4 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache

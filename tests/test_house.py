@@ -13,15 +13,16 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "aireprune"
 TESTS = Path(__file__).parent
 LEVELS = [
-    {"errors", "arrays", "folders"},
-    {"extras"},
-    {"drawing"},
+    {"errors", "arrays", "folders", "memory", "version"},
+    {"extras", "zoo"},
+    {"drawing", "cluster"},
     {"method"},
     {"families", "files", "kernels"},
     {"models"},
     {"tasks"},
     {"embedded", "training", "calibration"},
     {"pruning"},
+    {"exports"},
     {"certificates"},
     {"experiments"},
     {"bench"},
@@ -107,7 +108,8 @@ def test_imports_point_down(path: Path) -> None:
 
 def test_the_method_is_numpy_alone() -> None:
     allowed = {"numpy", "threadpoolctl", "aireprune", "__future__"}
-    plain = {"collections", "dataclasses", "typing", "functools", "fractions", "concurrent", "math", "itertools"}
+    plain = {"collections", "concurrent", "contextlib", "dataclasses", "fractions", "functools", "itertools", "math"}
+    plain.add("typing")
     for path in (PACKAGE / "method").rglob("*.py"):
         found = {name.split(".")[0] for name in all_imports(path)}
         assert found <= allowed | plain, f"{path}: {found - allowed - plain}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,24 @@ def language() -> tuple[nn.Module, Task]:
         return Split(x[:, :-1].astype(np.uint8), x[:, 1:])
 
     return new_model(LANGUAGE, 0).eval(), Task("toy-language", 12, 5, 5, tokens, split(8), split(9), split(11))
+
+
+def sweep_arguments(folder: Path) -> tuple[Any, ...]:
+    """Of `aire sweep`, but for the output: the model and the task in files, two variants at two ratios."""
+    model, task = classification()
+    aireprune.save(model, folder / "model")
+    save_task(task, folder / "task.npz")
+    choices = ("--methods", "aire,random", "--ratios", "0.25,0.5", "--seeds", 2, "--examples", 40)
+    return (folder / "model", "--task", folder / "task.npz", *choices)
+
+
+def save_task(task: Task, path: Path) -> None:
+    """As a task of one's own."""
+    arrays = {}
+    for part in ("train", "validation", "test"):
+        split = getattr(task, part)
+        arrays |= {f"{part}_x": task.inputs(split.x), f"{part}_y": split.y}
+    np.savez(path, **arrays)
 
 
 def make_zoo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

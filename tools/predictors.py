@@ -91,7 +91,7 @@ def sweep_rows(name: str) -> list[Row]:
         for key, result in results.items()
         if key.variant in variants
     ]
-    return list(rows_of(load_model(ROOT / "zoo" / name), cells))
+    return list(rows_of(load_model(f"zoo:{name}"), cells))
 
 
 def rows_of(model: nn.Module, cells: list[tuple[str, str, float, int, float]]) -> Iterator[Row]:

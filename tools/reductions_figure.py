@@ -1,5 +1,7 @@
 """Accuracy of the embedded S5 against the share of states removed, for every reduction: docs/reductions.json and .svg.
 
+reductions-dark.svg is the same for dark pages; the README opens with the two.
+
     .venv/bin/python tools/reductions_figure.py            # measure and draw
     .venv/bin/python tools/reductions_figure.py --draw     # draw what docs/reductions.json holds
 
@@ -28,13 +30,26 @@ INKS = {
     "truncate + calibrated": drawing.COLOURS["last"],
     "balanced + calibrated": drawing.COLOURS["balanced+calibrated"],
 }
+DARK = {
+    "fill: #ffffff": "fill: none",
+    drawing.INK: "#e6edf3",
+    drawing.FAINT: "#57606a",
+    drawing.GRID: "#2d333b",
+    drawing.AIRE: "#ff7b4a",
+    drawing.COLOURS["aire+refit"]: "#d29bff",
+    drawing.COLOURS["balanced"]: "#6cb0ff",
+    drawing.COLOURS["last"]: "#6fcf7f",
+    drawing.COLOURS["balanced+calibrated"]: "#3fd0dd",
+}
 
 
 def main() -> None:
     data = DOCS / "reductions.json"
     if "--draw" not in sys.argv:
         data.write_text(json.dumps(measure(), indent=1) + "\n")
-    (DOCS / "reductions.svg").write_text(draw(json.loads(data.read_text())))
+    picture = draw(json.loads(data.read_text()))
+    (DOCS / "reductions.svg").write_text(picture)
+    (DOCS / "reductions-dark.svg").write_text(darkened(picture))
 
 
 def measure() -> dict[str, Any]:
@@ -79,6 +94,13 @@ def draw(document: dict[str, Any]) -> str:
         figure.draw_without_rendering()
         drawing.name_lines(axes, ends, INKS, bold="truncate (aire)")
         return drawing.as_svg(figure)
+
+
+def darkened(picture: str) -> str:
+    """The same figure with light ink and brighter lines."""
+    for light, dark in DARK.items():
+        picture = picture.replace(light, dark)
+    return picture
 
 
 if __name__ == "__main__":

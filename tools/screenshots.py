@@ -48,9 +48,7 @@ def make_pages(folder: Path) -> None:
     shutil.copytree(embedded.MODEL, full)
     aireprune.prune_file(full, small, method="aire", reduce="balanced", layout="adaptive", ratio=0.5)
     aireprune.report(small, folder / "report.html", task="digits")
-    aireprune.report(
-        ROOT / "docs" / "results" / "pathfinder-s5", folder / "sweep.html", original=ROOT / "zoo/pathfinder-s5"
-    )
+    aireprune.report(ROOT / "docs" / "results" / "pathfinder-s5", folder / "sweep.html", original="zoo:pathfinder-s5")
     aireprune.explore(full, folder / "explore.html", 0.4)
 
 

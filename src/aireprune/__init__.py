@@ -8,12 +8,15 @@ aireprune.save(small, "pruned")
 
 from typing import TYPE_CHECKING, Any
 
+from aireprune.version import VERSION
+
 if TYPE_CHECKING:
     from aireprune.api import (
         accelerate,
         calibrate,
         evaluate,
         explore,
+        export,
         inspect,
         load,
         methods,
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from aireprune.errors import AireError, Notice
     from aireprune.pruning.plan import Plan
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "AireError",
     "Notice",
@@ -39,6 +42,7 @@ __all__ = [
     "certify",
     "evaluate",
     "explore",
+    "export",
     "inspect",
     "load",
     "methods",

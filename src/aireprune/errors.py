@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 LONGEST = 120  # characters of a name that are shown
 
 
@@ -24,6 +26,14 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What a misspelt name may have meant, as a sentence to put into a message; nothing if nothing is close."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), 1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def shown(name: object, longest: int = LONGEST) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 from aireprune.errors import AireError
 
 
-def extra(module: str, what: str) -> Any:
-    """A module of a library that comes with aireprune[report]; `what` says in the error what needs it."""
+def extra(module: str, what: str, bundle: str = "report") -> Any:
+    """A module of a library that comes with aireprune[bundle]; `what` says in the error what needs it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as problem:
@@ -19,7 +19,7 @@ def extra(module: str, what: str) -> Any:
         if problem.name != library:
             raise
         raise AireError(
-            f"{what} needs {library}, which is not installed: pip install {library}, or 'aireprune[report]'."
+            f"{what} needs {library}, which is not installed: pip install {library}, or 'aireprune[{bundle}]'."
         ) from None
 
 

@@ -16,7 +16,7 @@ from aireprune.experiments.demo import Compared, Demo
 def computed(monkeypatch):
     """Results that stand in for a minute of work."""
 
-    def stand_in(out, report):
+    def stand_in(out, report, examples):
         report("the full model", 0, 1)
         row = {"accuracy": 0.5, "parameters": 1234, "bytes": 5000, "milliseconds": 7.0, "speedup": 1.5}
         return Demo(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import toy_experiments
 
-from aireprune.experiments import sweep
+from aireprune.experiments.judging import Judge
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def test_the_data_first_and_then_the_page(aire, zoo, tmp_path, monkeypatch):
     assert code == 0, err
     assert printed == f"Wrote the data in {out / 'results'}\n"
     assert not (out / "results.md").exists()
-    monkeypatch.setattr(sweep, "judge", lambda *a: pytest.fail("a cell was done again"))
+    monkeypatch.setattr(Judge, "__call__", lambda *a: pytest.fail("a cell was done again"))
     code, printed, err = aire("reproduce", "table1", "-o", out, "--zoo", zoo, "--models", "image-s5")
     assert code == 0, err
     assert printed == f"Wrote {out / 'results.md'} and the data and figures in {out / 'results'}\n"

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import toy_experiments
-
-import aireprune
 
 
 @pytest.fixture
 def arguments(tmp_path):
     """A sweep of two variants at two ratios."""
-    model, task = toy_experiments.classification()
-    aireprune.save(model, tmp_path / "model")
-    arrays = {}
-    for part in ("train", "validation", "test"):
-        split = getattr(task, part)
-        arrays |= {f"{part}_x": task.inputs(split.x), f"{part}_y": split.y}
-    np.savez(tmp_path / "task.npz", **arrays)
-    choices = ("--methods", "aire,random", "--ratios", "0.25,0.5", "--seeds", 2, "--examples", 40)
-    return (tmp_path / "model", "--task", tmp_path / "task.npz", "-o", tmp_path / "sweep", *choices)
+    return (*toy_experiments.sweep_arguments(tmp_path), "-o", tmp_path / "sweep")
 
 
 def test_tables_files_and_json(aire, arguments, tmp_path):

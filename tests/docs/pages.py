@@ -12,8 +12,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    ROOT / "zoo" / "README.md",
-    PACKAGE / "embedded" / "README.md",
+    PACKAGE / "zoo" / "README.md",
 ]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from foreign_models import transformers_model
 from pages import ROOT
+from small_models import mamba
 from small_tokenizers import LEARNT_FROM, save_tokenizer
 
 import aireprune
+from aireprune.models.s4d import S4DConfig, S4DModel, initialize
 
 DOCUMENT = f"{LEARNT_FROM}. " * 9
 TASK = """
@@ -50,3 +52,25 @@ def test_the_harness_and_evaluate_agree(tmp_path: Path) -> None:
     found = aireprune.evaluate(folder, text=tmp_path / "tokens.npy")
     bits = found.score.metric.value * (len(ids) - 1) / len(DOCUMENT.encode())
     assert math.isclose(harness, bits, rel_tol=1e-4)
+
+
+def test_streaming_audio(tmp_path: Path) -> None:
+    """Both versions give at the end what they give for the whole, and the pruned one remembers less."""
+    model = initialize(S4DModel(S4DConfig(d_input=1, d_output=3, h=6, n=16, layers=2))).eval()
+    aireprune.save(model, tmp_path / "model")
+    command = [sys.executable, ROOT / "examples" / "streaming_audio_s4d.py", tmp_path / "model", "--seconds", "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert max(found[name]["difference to the whole"] for name in ("full", "pruned")) < 1e-5
+    assert found["pruned"]["state bytes"] < found["full"]["state bytes"]
+
+
+def test_onnx_whole_and_step_by_step_agree(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install 'aireprune[onnx]')")
+    aireprune.save(mamba(), tmp_path / "model")
+    command = [sys.executable, ROOT / "examples" / "onnx_runtime.py", tmp_path / "model", "--out", tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.splitlines()[-1].rpartition(" ")[2]) < 1e-5
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["step.onnx", "whole.onnx"]

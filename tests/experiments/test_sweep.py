@@ -9,7 +9,7 @@ import pytest
 
 import aireprune
 from aireprune.errors import AireError
-from aireprune.experiments import sweep
+from aireprune.experiments import workers
 from aireprune.experiments.request import SweepRequest
 from aireprune.experiments.sweep import run_sweep
 from aireprune.experiments.variants import Variant, make_variants
@@ -71,7 +71,7 @@ def test_an_interrupted_sweep_ends_like_an_uninterrupted_one(toy, tmp_path):
 def test_nothing_is_done_twice(toy, tmp_path, monkeypatch):
     model, task = toy
     run_sweep(model, task, REQUEST, tmp_path)
-    monkeypatch.setattr(sweep, "judge", lambda *a: pytest.fail("a cell was done again"))
+    monkeypatch.setattr(workers, "Judge", lambda *a: pytest.fail("a cell was done again"))
     run_sweep(model, task, REQUEST, tmp_path)
 
 

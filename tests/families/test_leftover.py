@@ -10,7 +10,7 @@ import pytest
 from foreign_models import MODELS
 from helpers import GOLDEN, GOLDEN_NAMES, Shapes
 
-from aireprune import embedded
+from aireprune import zoo
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer, StateAxes, Units, find_layers
 from aireprune.families.cuts import AxisCut, RaggedCut
@@ -18,7 +18,7 @@ from aireprune.files import open_checkpoint
 from aireprune.pruning.source import open_file, open_module
 
 N, H = 5, 3  # states and channels; no other size in these layers is 5, 10 or what else points to states
-ZOO = sorted(path.parent for path in (Path(__file__).parents[2] / "zoo").glob("*/config.json"))
+ZOO = [zoo.FOLDER / name for name in zoo.names()]
 
 LAYERS: dict[str, dict[str, tuple[int, ...]]] = {  # the smallest layer of each layout, under the prefix m.0.
     "mamba": {"A_log": (H, N), "x_proj.weight": (2 + 2 * N, H), "dt_proj.weight": (H, 2), "dt_proj.bias": (H,)},
@@ -264,7 +264,7 @@ def test_s5_pytorch_is_plain(both: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [*ZOO, embedded.MODEL, *(GOLDEN / f"{name}.msgpack" for name in GOLDEN_NAMES)], ids=lambda path: path.name
+    "path", [*ZOO, *(GOLDEN / f"{name}.msgpack" for name in GOLDEN_NAMES)], ids=lambda path: path.name
 )
 def test_checkpoints_of_the_repository_are_plain(path: Path) -> None:
     source = open_file(open_checkpoint(path))

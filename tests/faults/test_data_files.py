@@ -24,8 +24,8 @@ from aireprune.errors import AireError
 from aireprune.experiments import figures, sweep
 from aireprune.experiments.cells import Key, LayerCount, Result, pack, read_cells
 from aireprune.experiments.paper.speed import Speeds
-from aireprune.experiments.request import SweepRequest
-from aireprune.experiments.summary import FULL, Summary, summarise
+from aireprune.experiments.request import FULL, SweepRequest
+from aireprune.experiments.summary import Summary, summarise
 from aireprune.experiments.variants import make_variants
 from aireprune.tasks import listops, load_task, text
 from aireprune.training.recipes import Recipe
@@ -75,16 +75,16 @@ def toy():
 
 def cells() -> dict[Key, Result]:
     answers = np.arange(70) % 3 == 0
-    keys = [FULL, *(cell.key for cell in REQUEST.cells())]
+    keys = [FULL.key, *(cell.key for cell in REQUEST.cells())]
     return {
         key: Result(
             key=key,
             removed=key.ratio,
-            layers=() if key == FULL else (LayerCount("layers.0", 3, 8),),
+            layers=() if key == FULL.key else (LayerCount("layers.0", 3, 8),),
             parameters=100,
             validation=0.5,
             test=float(answers.mean()),
-            answers=pack(answers.astype(float)) if key == FULL else tuple(float(x) for x in answers),
+            answers=pack(answers.astype(float)) if key == FULL.key else tuple(float(x) for x in answers),
         )
         for key in keys
     }

@@ -73,7 +73,7 @@ def test_the_operator_is_registered_properly() -> None:
     lam, w, skip, u = layer_parts(4, 2, 10)
     arguments = tuple(part.clone().requires_grad_() for part in (lam.real, lam.imag, w.real, w.imag, skip, u))
     torch.library.opcheck(
-        ops._scan, arguments, test_utils=("test_schema", "test_autograd_registration", "test_faketensor")
+        ops._scan.packet.default, arguments, test_utils=("test_schema", "test_autograd_registration", "test_faketensor")
     )
 
 

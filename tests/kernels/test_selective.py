@@ -67,7 +67,9 @@ def test_step_is_scan() -> None:
 
 def test_operator_contract() -> None:
     inputs = scan_inputs(1, 5, 6, 2, torch.float32, grad=True)
-    torch.library.opcheck(selective._selective_scan, tuple(inputs), test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(
+        selective._selective_scan.packet.default, tuple(inputs), test_utils=("test_schema", "test_faketensor")
+    )
 
 
 def named(dtype: torch.dtype = torch.float32, length: int = 6, **changes: Tensor) -> dict[str, Tensor]:

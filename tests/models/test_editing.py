@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,7 @@ from aireprune.families import FAMILIES, find_layers
 from aireprune.models.arrays import ModuleArrays, module_config
 from aireprune.models.editing import resize_module
 from aireprune.pruning.source import open_module
-
-ZOO = Path(__file__).parents[2] / "zoo"
+from aireprune.zoo import FOLDER as ZOO
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning"),

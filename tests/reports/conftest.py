@@ -8,7 +8,7 @@ import toy_experiments
 import aireprune
 from aireprune import embedded
 from aireprune.experiments.request import SweepRequest
-from aireprune.experiments.sweep import run_sweep
+from aireprune.experiments.sweep import Setting, run_sweep
 from aireprune.experiments.variants import Variant
 
 
@@ -29,5 +29,5 @@ def swept(tmp_path_factory):
     variants = (Variant.of("aire"), Variant.of("random"), Variant.of("aire", "balanced"))
     request = SweepRequest(variants=variants, ratios=(0.25, 0.5), seeds=2, drop=5.0)
     source = str((folder / "model").resolve())
-    run_sweep(aireprune.load(folder / "model"), task, request, folder / "sweep", source=source)
+    run_sweep(aireprune.load(folder / "model"), task, request, folder / "sweep", setting=Setting(source=source))
     return folder / "sweep"

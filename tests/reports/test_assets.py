@@ -21,8 +21,8 @@ from aireprune.method.selection import Budget, Rule
 from aireprune.method.states import LayerStates
 from aireprune.pruning.plan import Plan
 from aireprune.reports.page import SCRIPTS
+from aireprune.zoo import FOLDER as ZOO
 
-ZOO = Path(__file__).parents[2] / "zoo"
 CASES = 300
 DECIDE = """
 return data.map(({ layers, budget, rule }) => {

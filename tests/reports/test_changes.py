@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,8 +11,7 @@ from aireprune.certificates.audit import certify_model
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.source import open_file, open_module
 from aireprune.reports.changes import changes
-
-ZOO = Path(__file__).parents[2] / "zoo"
+from aireprune.zoo import FOLDER as ZOO
 
 
 @pytest.mark.parametrize("reduce", ["truncate", "refit", "balanced"])

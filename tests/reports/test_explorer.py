@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,7 @@ from aireprune.method.reductions import truncate
 from aireprune.pruning.source import open_file, open_module
 from aireprune.reports import explorer
 from aireprune.reports.explorer import Exploration, exploration_document, make_exploration
-
-ZOO = Path(__file__).parents[2] / "zoo"
+from aireprune.zoo import FOLDER as ZOO
 
 
 def test_the_plan_it_starts_from_is_pythons():

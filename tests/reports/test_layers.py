@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,8 +13,7 @@ from aireprune.method.states import LayerStates
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.source import open_file
 from aireprune.reports.layers import DATA_FREE, Sight, choices, slowest_poles, view_layers
-
-ZOO = Path(__file__).parents[2] / "zoo"
+from aireprune.zoo import FOLDER as ZOO
 
 
 def test_poles_energies_scores_and_what_stays(pruned):

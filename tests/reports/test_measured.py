@@ -7,11 +7,12 @@ import pytest
 import aireprune
 from aireprune import embedded
 from aireprune.reports.measured import measure
+from aireprune.tasks import load_task
 from aireprune.tasks.evaluate import evaluate
 
 
 def test_both_models_on_the_same_examples(pruned):
-    full, small, task = aireprune.load(embedded.MODEL), aireprune.load(pruned), embedded.digits()
+    full, small, task = aireprune.load(embedded.MODEL), aireprune.load(pruned), load_task("digits")
     found = measure(full, small, "digits", 60)
     few = task.test.rows(slice(0, 60))
     assert found.before[0] == pytest.approx(100 * evaluate(full, task, few))

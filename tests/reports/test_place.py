@@ -20,6 +20,7 @@ def test_places(tmp_path):
     ):
         assert page_path(tmp_path / name) == tmp_path / page
     assert place_of("x.pt", None, "explore.html") == Path("x.explore.html")
+    assert page_path(Path("zoo:listops-s5")) == Path("listops-s5.report.html")
     assert place_of(object(), "here.html") == Path("here.html")
     with pytest.raises(AireError, match="needs a place: give it with out="):
         place_of(object(), None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,8 +9,7 @@ import aireprune
 from aireprune import embedded
 from aireprune.pruning.source import open_file, open_module
 from aireprune.reports.sizes import bytes_text, count_text, per_size, size_of
-
-ZOO = Path(__file__).parents[2] / "zoo"
+from aireprune.zoo import FOLDER as ZOO
 
 
 def test_of_a_file_and_of_the_model_in_it():

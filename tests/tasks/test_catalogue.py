@@ -7,10 +7,10 @@ from shared_data import shared
 
 from aireprune.errors import AireError
 from aireprune.tasks import TASKS, load_task
-from aireprune.tasks.catalogue import GENERATED, PLACES, catalogue
+from aireprune.tasks.catalogue import EMBEDDED, GENERATED, PLACES, catalogue
 
 
-@pytest.mark.parametrize("name", [name for name in TASKS if name not in GENERATED])
+@pytest.mark.parametrize("name", [name for name in TASKS if name not in (*GENERATED, *EMBEDDED)])
 def test_missing_data_names_the_place_and_the_way(data, name):
     with pytest.raises(AireError) as error:
         load_task(name)
@@ -34,7 +34,7 @@ def test_the_list_of_tasks(data):
     assert entries["smnist"].data == str(data / "mnist.npz")
     assert entries["listops"].data == "generated"
     assert entries["speech"].data is None
-    assert set(PLACES) | set(GENERATED) == set(TASKS)
+    assert set(PLACES) | set(GENERATED) | set(EMBEDDED) == set(TASKS)
 
 
 @pytest.mark.parametrize(

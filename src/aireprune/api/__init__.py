@@ -1,6 +1,6 @@
 """The public functions. Each takes a model in memory or a path to a checkpoint."""
 
-from aireprune.api.models import accelerate, calibrate, load, methods, plan, prune, prune_file, save
+from aireprune.api.models import accelerate, calibrate, export, load, methods, plan, prune, prune_file, save
 from aireprune.api.studies import evaluate, explore, inspect, report, score, sweep
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "calibrate",
     "evaluate",
     "explore",
+    "export",
     "inspect",
     "load",
     "methods",

@@ -1,4 +1,4 @@
-"""Models and checkpoints: load, plan, prune, calibrate, save."""
+"""Models and checkpoints: load, plan, prune, calibrate, save, export."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from aireprune.calibration.inputs import InputSource
+    from aireprune.exports.outcome import Exported
+    from aireprune.exports.request import ExportChoices
+    from aireprune.tasks.base import Task
 
     ModelOrPath = nn.Module | str | Path
 
@@ -177,3 +180,30 @@ def prune_file(
     done = prune_checkpoint(open_file(source, config, job.units, module), Path(target), job, overwrite)
     tell(done.notices)
     return done.plan
+
+
+def export(
+    model_or_path: ModelOrPath,
+    target: str | Path,
+    to: str | None = None,
+    *,
+    task: Task | str | None = None,
+    overwrite: bool = False,
+    **choices: Unpack[ExportChoices],
+) -> Exported:
+    """Write a model or checkpoint as a file for another engine, which is run and not kept if its outputs differ.
+
+    to: 'onnx' (our models, transformers' Mamba and Mamba-2), 'gguf' (Hugging Face folders of one state size) or 'torch' (a
+    torch.export program); by default as the target's suffix says (.onnx, .gguf, .pt2).
+    task: compare on its first examples too. ONNX: step=True takes one step at a time, with states as inputs and outputs;
+    opset=20; inputs='tokens' or 'numbers' says what a classifier takes; int8=True stores projections in 8 bits.
+    GGUF: weights='f32', 'f16' or 'q8_0'.
+    """
+    from aireprune.exports.export import export_source
+    from aireprune.exports.request import make_export_request
+
+    path = Path(target)
+    request = make_export_request(path, to, choices)
+    done = export_source(open_source(model_or_path), path, request, task, overwrite)
+    tell(done.notices)
+    return done

@@ -92,6 +92,7 @@ def sweep(
     *,
     config: ConfigLike = None,
     progress: Callable[[Result, int, int], None] | None = None,
+    ray: str | None = None,
     **choices: Unpack[SweepChoices],
 ) -> Summary:
     """Prune with every method at every ratio, judge each model on a task, and write it all into the folder `out`.
@@ -99,17 +100,19 @@ def sweep(
     methods, reduce: what to compare; ratios; seeds=3: of method 'random'; examples=1000: at most so many of validation
     and of test, 0 for all; calibrated, calibrate: with fitted readouts too; max_drop=1: what a safe ratio may cost on
     validation, in points. progress(result, cells done, cells in all) is called after every cell. A folder that exists is
-    resumed. It gets report.html and, with matplotlib, figures.
+    resumed. It gets report.html and, with matplotlib, figures. ray: a Ray cluster to do it on, 'auto' or HOST:PORT.
     """
+    from aireprune.experiments.on_ray import runner
     from aireprune.experiments.request import make_sweep_request
-    from aireprune.experiments.sweep import run_sweep
+    from aireprune.experiments.sweep import Setting, run_sweep
     from aireprune.reports.present import present_sweep
     from aireprune.tasks import load_task
 
-    request, source = make_sweep_request(choices), open_source(model_or_path, config)
+    request, run, source = make_sweep_request(choices), runner(ray), open_source(model_or_path, config)
     model = source.build() if isinstance(source, FileSource) else source.module
     loaded = load_task(task) if isinstance(task, str) else task
-    summary = run_sweep(model, loaded, request, Path(out), progress or (lambda *step: None), source.origin)
+    setting = Setting(source=source.origin, run=run)
+    summary = run_sweep(model, loaded, request, Path(out), progress or (lambda *step: None), setting)
     tell((*source.notices, *present_sweep(Path(out), source)))
     return summary
 
@@ -126,7 +129,7 @@ def report(
     """Write one HTML file about a model, a checkpoint (pruned or not), a plan file or the folder of a sweep.
 
     out: by default report.html in the folder, or beside the file. original: by default the one that the plan or sweep
-    names. task: both models are judged on so many of its test examples ('digits': those embedded), and timed.
+    names. task: both models are judged on so many of its test examples, and timed.
     """
     from aireprune.reports.gather import Judged, document_of
     from aireprune.reports.page import write_page

@@ -61,7 +61,7 @@ def bench_model(
     paths: Sequence[Path], config: Path | None, batch: int, length: int, repeats: int, memory: bool = True
 ) -> dict[str, Any]:
     """Every figure for every checkpoint; times as (median, lower, upper quartile), speedups relative to the first."""
-    names = _names(paths)
+    names = short_names(paths)
     models = {name: load_model(path, config) for name, path in zip(names, paths, strict=True)}
     workloads = {name: _workloads(model, batch, length) for name, model in models.items()}
     result: dict[str, Any] = {"batch": batch, "length": length, "models": {}}
@@ -160,7 +160,7 @@ def _is_language_model(model: nn.Module) -> bool:
     return ours or (_is_transformers(model) and type(model).__name__.endswith("ForCausalLM"))
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
+def short_names(paths: Sequence[Path]) -> list[str]:
     """Short names that differ: the last part of each path, or the whole path."""
     short = [path.name or str(path) for path in paths]
     return short if len(set(short)) == len(short) else [str(path) for path in paths]

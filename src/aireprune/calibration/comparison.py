@@ -35,6 +35,11 @@ class Distance:
     agreement: float | None = None
 
     @property
+    def divergence(self) -> float:
+        """Of the answers; their squared distance where they are no distributions."""
+        return self.output**2 if self.kl is None else self.kl
+
+    @property
     def harm(self) -> float:
         """Divergence and squared distance of the answers together, one number to compare models by."""
         return (self.kl or 0.0) + self.output**2

@@ -18,14 +18,16 @@ from aireprune.calibration.head_mixers import HeadMixer
 from aireprune.calibration.head_moments import HeadMoments
 from aireprune.calibration.inputs import Inputs, learning
 from aireprune.calibration.moments import gram
-from aireprune.calibration.readouts import MODES_AT_ONCE, stride_for
+from aireprune.calibration.readouts import MODES_AT_ONCE
 from aireprune.calibration.response import Response, response
+from aireprune.calibration.sampling import stride_for
 from aireprune.calibration.sites import Site
 from aireprune.calibration.subject import Subject
 from aireprune.calibration.watching import watch
-from aireprune.kernels.channel_states import by_channel, channel_features
+from aireprune.kernels.channel_states import channel_features
 from aireprune.method.system import ModalSystem
 
+ROWS = 2**13  # time steps from which the covariance of one channel is taken
 LIFT = 1e-9  # of the mean variance, added to every variance
 
 
@@ -65,7 +67,7 @@ class _Watch:
         u = self.site.read(call).float()
         if self.moments is None:
             tokens = u.shape[0] * u.shape[1] * self.batches
-            self.moments = StateMoments(self.layer, stride_for(tokens))
+            self.moments = StateMoments(self.layer, tokens)
         self.moments.add(u)
 
     def covariance(self) -> np.ndarray | None:
@@ -89,10 +91,13 @@ class _HeadWatch:
 
 
 class StateMoments:
-    """The sum of x x' over tokens and directions, for one system or one per channel (on every stride-th step)."""
+    """The sum of x x' over tokens and directions, for one system or one per channel.
 
-    def __init__(self, layer: Response, stride: int = 1):
-        self.layer, self.stride, self.rows = layer, stride, 0
+    tokens: how many will be added; of more than `ROWS`, channels are seen on every stride-th step.
+    """
+
+    def __init__(self, layer: Response, tokens: int):
+        self.layer, self.stride, self.rows = layer, stride_for(tokens, ROWS), 0
         n = layer.system.modes
         self.sum = torch.zeros((*layer.system.batch, 2 * n, 2 * n), dtype=torch.float64)
 
@@ -112,10 +117,10 @@ class StateMoments:
         lam, size = torch.from_numpy(self.system.lam), max(1, MODES_AT_ONCE // self.system.modes)
         stride = min(self.stride, u.shape[1])
         self.rows += u.shape[0] * (u.shape[1] // stride) * self.system.directions
-        drive = by_channel(u)
+        channels = torch.arange(u.shape[-1])
         for start in range(0, u.shape[-1], size):
             part = slice(start, start + size)
-            x = channel_features(lam[part], drive[part], stride, self.system.directions)
+            x = channel_features(lam[part], u, channels[part], stride, self.system.directions)
             self.sum[part] += sum(gram(one) for one in x.chunk(self.system.directions, -1))
 
     def covariance(self) -> np.ndarray:

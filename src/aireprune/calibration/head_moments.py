@@ -11,7 +11,7 @@ import torch
 
 from aireprune.calibration.head_mixers import HeadMixer, HeadSignals
 from aireprune.calibration.moments import gram
-from aireprune.calibration.readouts import stride_for
+from aireprune.calibration.sampling import stride_for
 from aireprune.errors import AireError
 
 VECTORS = 2**21  # states of single channels whose products are added up

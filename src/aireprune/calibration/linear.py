@@ -11,6 +11,10 @@ from torch.nn import functional as F
 
 from aireprune.calibration.calls import Call
 from aireprune.calibration.moments import Moments, best_change
+from aireprune.calibration.sampling import some, stride_for
+
+ROWS = 2**15  # time steps on which a dense layer is fitted at least,
+PER_FEATURE = 128  # and for every feature
 
 Stream = Iterable[tuple[Tensor, Tensor, bool]]  # features (b, L, f), target (b, L, o), held out
 
@@ -64,11 +68,16 @@ def matrix(linear: nn.Module) -> Tensor:
     return weight[:, :, 0] if weight.ndim == 3 else weight
 
 
-def fit_linear(weight: Tensor, bias: Tensor | None, stream: Stream) -> None:
-    """Change weight (o, f) and bias (o,), in place, so that features are mapped to targets."""
+def fit_linear(weight: Tensor, bias: Tensor | None, stream: Stream, tokens: int) -> None:
+    """Change weight (o, f) and bias (o,), in place, so that features are mapped to targets.
+
+    tokens: how many the stream holds; of more than some hundred for every feature, every stride-th is taken.
+    """
     outputs, width = weight.shape
     parts = [Moments.zeros(width + (bias is not None), outputs) for _ in range(2)]
+    stride = stride_for(tokens, max(ROWS, PER_FEATURE * width))
     for features, target, held in stream:
+        features, target = (some(stride, values) for values in (features, target))
         residual = target - F.linear(features, weight, bias)
         if bias is not None:
             features = torch.cat([features, torch.ones_like(features[..., :1])], -1)

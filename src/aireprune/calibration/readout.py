@@ -216,4 +216,4 @@ class _Step:
 
         bias = linear.bias
         assert bias is None or isinstance(bias, Tensor)
-        fit_linear(matrix(linear), bias, stream())
+        fit_linear(matrix(linear), bias, stream(), tokens)

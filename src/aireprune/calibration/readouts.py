@@ -17,21 +17,16 @@ from torch import Tensor, nn
 from aireprune.arrays import NamedArrays
 from aireprune.calibration.moments import Moments, MomentsWithSkip, best_change
 from aireprune.calibration.response import Response, response
+from aireprune.calibration.sampling import stride_for
 from aireprune.families import Layer
 from aireprune.families.found import lti_family
-from aireprune.kernels.channel_states import by_channel, channel_features, every
+from aireprune.kernels.channel_states import channel_features, every
 from aireprune.models.arrays import ModuleArrays, like
 
+ROWS = 2**14  # time steps on which the readout of one channel is fitted
 MODES_AT_ONCE = 256  # modes of channels whose states are held together
-ROWS = 2**15  # time steps on which a channel's readout is fitted
 
 Stream = Iterable[tuple[Tensor, Tensor, bool]]  # what the layer reads (b, L, h), what it should put out, held out
-
-
-def stride_for(tokens: int, rows: int = ROWS) -> int:
-    """An odd stride that leaves about so many rows: images and the like have even periods."""
-    stride = max(1, tokens // rows)
-    return stride - 1 + stride % 2
 
 
 def fit_readout(model: nn.Module, layer: Layer[Any], stream: Stream, tokens: int) -> None:
@@ -45,7 +40,7 @@ def fitted_readout(layer: Layer[Any], arrays: NamedArrays, stream: Stream, token
     """The arrays of a layer's fitted readout, by full name."""
     present = response(layer, arrays)
     if present.system.batch:
-        change, skip = _channels(present, stream, stride_for(tokens))
+        change, skip = _channels(present, stream, stride_for(tokens, ROWS))
     else:
         change, skip = _shared(present, stream)
     new = lti_family(layer, "a calibrated readout").readout(layer, arrays, present.system.c + change)
@@ -80,10 +75,14 @@ def _empty(present: Response, features: int) -> Moments:
 
 @dataclass
 class _Group:
-    """Channels with equally many modes that are not silent. index: of the channels, modes: (channels, m)."""
+    """Channels with equally many modes that are not silent. index: of the channels, modes: (channels, m).
+
+    present: the weights (channels, features, 1) with which features give what the layer puts out now.
+    """
 
     index: Tensor
     modes: Tensor
+    present: Tensor
     parts: tuple[Moments, Moments]
 
 
@@ -98,8 +97,25 @@ def _groups(present: Response) -> list[_Group]:
             modes = torch.nonzero(active[index])[:, 1].reshape(len(index), size)
             width = 2 * size * system.directions + present.own_skip
             fit, held = (Moments.zeros(width, 1, (len(index),)) for _ in range(2))
-            groups.append(_Group(index, modes, (fit, held)))
+            groups.append(_Group(index, modes, _weights(present, gains, index, modes), (fit, held)))
     return groups
+
+
+def _weights(present: Response, gains: np.ndarray, index: Tensor, modes: Tensor) -> Tensor:
+    """y = s Re(c b) Re(x) - s Im(c b) Im(x) + D u with x_t = lam x_{t-1} + u_t, as (channels, features, 1)."""
+    some = present.system.share * np.take_along_axis(gains[index.numpy()], modes[:, None].numpy(), -1)  # (g, d, m)
+    columns = np.stack([some.real, -some.imag], 2).reshape(len(index), -1)
+    if present.own_skip:
+        assert present.skip is not None
+        columns = np.concatenate([columns, present.skip[index.numpy(), None]], 1)
+    return torch.from_numpy(columns)[..., None]
+
+
+def _fixed(present: Response, u: Tensor) -> Tensor | float:
+    """What channels put out that is not fitted: D u where D is a matrix."""
+    if present.skip is None or present.own_skip:
+        return 0.0
+    return u @ torch.from_numpy(present.skip).to(u.dtype).T
 
 
 def _channels(present: Response, stream: Stream, stride: int) -> tuple[np.ndarray, np.ndarray]:
@@ -108,11 +124,11 @@ def _channels(present: Response, stream: Stream, stride: int) -> tuple[np.ndarra
     lam = torch.from_numpy(system.lam)
     for u, target, held in stream:
         step = min(stride, u.shape[1])
-        lack, drive = every(step, target - present(u)), by_channel(u)
+        wanted = every(step, target - _fixed(present, u))
         for group in groups:
             poles = lam[group.index].gather(1, group.modes)
-            features = channel_features(poles, drive[group.index], step, system.directions, present.own_skip)
-            group.parts[held].add(features, lack[group.index][..., None])
+            features = channel_features(poles, u, group.index, step, system.directions, present.own_skip)
+            group.parts[held].add(features, wanted[group.index][..., None] - features @ group.present)
     change, skip = np.zeros_like(system.c), np.zeros(present.width)
     b = torch.from_numpy(system.b[..., 0])
     for group in groups:

@@ -165,7 +165,7 @@ class Run:
     def _look(self) -> None:
         """Keep the present state if it is the closest one so far, and no layer has lost its stability."""
         found = self.teacher.judge(self.student)
-        better = found.harm < self.closest.harm and is_no_worse(found, self.before)
+        better = found.divergence < self.closest.divergence and is_no_worse(found, self.before)
         if better and self._unstable() <= self.unstable:
             self.closest, self.best = found, self.step
             self.best_state = _copied(self.student.state_dict())

@@ -86,8 +86,8 @@ def certify_model(
     """Certificates of a pruned model or checkpoint, against the original it came from.
 
     original: by default the checkpoint that the plan names. plan: by default the one that was saved with the pruned
-    model. data: inputs (a task's test split, 'digits' for the embedded ones, a .npy or .npz file, an array) on which
-    the outputs are compared, for our S5, LRU and S4D models; at most `examples` of them. config: that of the original.
+    model. data: inputs (a task's test split, a .npy or .npz file, an array) on which the outputs are compared, for our
+    S5, LRU and S4D models; at most `examples` of them. config: that of the original.
     """
     plan = plan or _plan_of(pruned)
     original = original or _named_source(plan)
@@ -106,12 +106,11 @@ def certify_model(
 
 def read_examples(data: InputSource, count: int = EXAMPLES) -> Iterable[Tensor]:
     """At most `count` inputs in batches: of a task, its test split."""
-    from aireprune import embedded
     from aireprune.calibration.inputs import ArrayInputs, read_inputs
     from aireprune.tasks import TASKS, load_task
 
-    if isinstance(data, str) and data in (*TASKS, "digits"):
-        task = embedded.digits() if data == "digits" else load_task(data)
+    if isinstance(data, str) and data in TASKS:
+        task = load_task(data)
         inputs: Inputs = ArrayInputs(task.inputs(task.test.x[:count]))
     else:
         inputs = read_inputs(data, count)

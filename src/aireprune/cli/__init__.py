@@ -22,7 +22,9 @@ from aireprune.cli import (
     demo,
     eval,
     explore,
+    export,
     inspect,
+    merge,
     methods,
     prune,
     report,
@@ -31,24 +33,29 @@ from aireprune.cli import (
     sweep,
     tasks,
     train,
+    zoo,
 )
 from aireprune.cli.ending import Commands, Ended, replace_what_cannot_be_shown, show_what_is_logged, stop
 from aireprune.files.signals import stopped_cleanly
+from aireprune.memory import share_heap
 
 COMMANDS = (
     inspect.inspect,
     score.score,
     methods.methods,
     tasks.tasks,
+    zoo.zoo,
     prune.prune,
     eval.eval,
     certify.certify,
     convert.convert,
+    export.export,
     report.report,
     explore.explore,
     demo.demo,
     train.train,
     sweep.sweep,
+    merge.merge,
     reproduce.reproduce,
 )
 
@@ -65,7 +72,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command("sweep merge" if command is merge.merge else None)(command)
 app.add_typer(bench.app, name="bench")
 
 
@@ -92,6 +99,7 @@ def main() -> None:
     """Entry point: whatever goes wrong becomes one sentence on standard error and an exit status."""
     replace_what_cannot_be_shown()
     show_what_is_logged()
+    share_heap()
     try:
         with stopped_cleanly():
             app()

@@ -28,7 +28,7 @@ def certify(
         typer.Option(
             "--data",
             metavar="SOURCE",
-            help="Compare the outputs too (our S5, LRU and S4D models): a task (its test split), digits (those embedded), "
+            help="Compare the outputs too (our S5, LRU and S4D models): a task (its test split), "
             "or a .npy or .npz file or folder of inputs.",
         ),
     ] = None,
@@ -85,7 +85,7 @@ def _show(found: Certificate) -> None:
     )
     say()
     if found.end_to_end is None:
-        say("End to end: give --data (a task, digits, or a .npy file of inputs) to compare the outputs.")
+        say("End to end: give --data (a task, such as digits, or a .npy file of inputs) to compare the outputs.")
     else:
         _show_end_to_end(found.end_to_end)
     if not found.violations:

@@ -19,6 +19,10 @@ def demo(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to put the pruned models.")] = Path(
         "aire-demo"
     ),
+    examples: Annotated[
+        int | None,
+        typer.Option("--examples", metavar="N", min=1, help="Judge on the first N digits; default: all 1,000."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Prune the embedded digit classifier with every method and show accuracy, profile, size and speed.
@@ -28,7 +32,7 @@ def demo(
     from aireprune.experiments.demo import run_demo
 
     with progress("the full model") as step:
-        found = run_demo(out, step)
+        found = run_demo(out, step, examples)
     if json:
         print_json(found.to_dict())
     else:

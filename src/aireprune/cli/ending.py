@@ -33,6 +33,11 @@ class Ended(Exception):
 class Commands(TyperGroup):
     """The group of all commands; what Typer would end by itself ("Aborted.", or without a word) reaches `stop`."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A command may have two words: `aire sweep merge` beside `aire sweep`."""
+        command = self.commands.get(" ".join(args[:2]))
+        return super().resolve_command(ctx, args) if command is None else (command.name, command, args[2:])
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -20,6 +20,14 @@ Config = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="auto|ADDRESS",
+        help="Spread the work over a Ray cluster: the one this machine belongs to, or the one at HOST:PORT (extra ray).",
+    ),
+]
 MethodName = Annotated[str, typer.Option("--method", "-m", help="Pruning method; `aire methods` lists them.")]
 Horizon = Annotated[
     int | None,

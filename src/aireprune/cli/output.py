@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import math
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 Step = Callable[[str, int, int], None]  # (what is done, how many are done, of how many)
+EVERY = 60.0  # seconds between lines of progress
 WIDE = 200  # columns where the output is not a terminal, so that nothing is cut for a file or a pipe
 
 
@@ -100,9 +102,40 @@ def waiting(what: str) -> AbstractContextManager[Any]:
     return stderr().status(Text(shown(what)))
 
 
+class Milestones:
+    """Progress as lines of text, at most one every EVERY seconds: what was done last, and how much time is left."""
+
+    def __init__(self) -> None:
+        self._began = self._said = time.monotonic()
+        self._first: int | None = None
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._first is None or done < self._first:
+            self._first, self._began = done, now
+        if now - self._said < EVERY or done == self._first:
+            return
+        self._said = now
+        left = (now - self._began) / (done - self._first) * (total - done)
+        progress_line(f"{what}: {done} of {total}, about {duration(left)} left")
+
+
+def duration(seconds: float) -> str:
+    """As people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 @contextmanager
 def progress(what: str, transient: bool = True, disable: bool = False) -> Iterator[Step]:
-    """A bar on standard error; the function moves it. transient: it disappears in the end."""
+    """A bar on standard error; the function moves it. transient: it disappears in the end.
+
+    Where standard error is no terminal (the log of a batch job), a line now and then says how far the work is.
+    """
+    if not stderr().is_terminal:
+        yield (lambda what, done, total: None) if disable else Milestones()
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

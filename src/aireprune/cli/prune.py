@@ -20,6 +20,7 @@ from aireprune.cli.options import (
     Json,
     LayerInputs,
     Module,
+    Ray,
     Recover,
     RecoverCount,
     RecoverSteps,
@@ -79,6 +80,8 @@ class Handling:
     recover: float | None
     recover_steps: int | None
     recover_count: int
+    resume: bool
+    ray: str | None
 
 
 def prune(
@@ -113,6 +116,8 @@ def prune(
     state_axis: StateAxis = None,
     force: flags.Force = False,
     overwrite: flags.Overwrite = False,
+    resume: flags.Resume = False,
+    ray: Ray = None,
     report: WithReport = False,
     bench: flags.Bench = False,
     details: flags.Details = False,
@@ -135,6 +140,8 @@ def prune(
         recover=recover,
         recover_steps=recover_steps,
         recover_count=recover_count,
+        resume=resume,
+        ray=ray,
     )
     choices = Choices(
         ratio=ratio,

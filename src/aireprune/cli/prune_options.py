@@ -92,6 +92,13 @@ Force = Annotated[
     typer.Option("--force", help="Write a layer that lost nearly everything although it keeps many states."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Keep the finished shards of a large folder when this is interrupted, and go on with those that are kept.",
+    ),
+]
 Bench = Annotated[
     bool, typer.Option("--bench", help="Time the full and the pruned model side by side, on random inputs.")
 ]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from aireprune.bench.pruned import Speed
+    from aireprune.calibration.comparison import Distance
     from aireprune.calibration.recovery import Recovered
     from aireprune.cli.sizes import Sizes
     from aireprune.pruning.outcome import Outcome
@@ -44,7 +45,7 @@ def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
     if not view.mask:
         say(worth(sizes, speed))
     if done.fit is not None and plan.calibrated:
-        say(_measured(done, outcome))
+        say(_measured(done.plan, done.fit.before, done.fit.after))
     if done.recovered is not None and plan.recovered:
         say(recovery_line(done.recovered))
     warning = None if view.mask else damage(plan, outcome)
@@ -55,6 +56,8 @@ def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
 def outcome_of(done: Pruned) -> Outcome:
     from aireprune.pruning.outcome import Outcome
 
+    if done.recovered is not None and done.plan.recovered:
+        return Outcome.of(done.plan, done.recovered.after)
     fit = done.fit
     measured = None if fit is None else fit.after if done.plan.calibrated else fit.before
     return Outcome.of(done.plan, measured)
@@ -105,7 +108,7 @@ def profile(plan: Plan, outcome: Outcome, details: bool = False) -> RenderableTy
         columns["measured error"] = {layer.name: layer.measured_error for layer in plan.layers}
     if outcome.output_error is not None:
         columns["output error"] = dict(outcome.output_error)
-    elif any(error is not None for error in outcome.expected.values()):
+    elif not plan.recovered and any(error is not None for error in outcome.expected.values()):
         columns["expected error"] = dict(outcome.expected)
     if details:
         held = "Hankel kept" if plan.reduce == "balanced" else "energy kept"
@@ -171,15 +174,13 @@ def worth(sizes: Sizes, speed: Speed | None) -> str:
     )
 
 
-def _measured(done: Pruned, outcome: Outcome) -> str:
-    fit = done.fit
-    assert fit is not None
+def _measured(plan: Plan, before: Distance, after: Distance) -> str:
     answers = ""
-    if outcome.agreement is not None and outcome.kl is not None:
-        answers = f"; {percent(outcome.agreement)} of the answers are the same, KL {outcome.kl:.3g}"
+    if after.agreement is not None and after.kl is not None:
+        answers = f"; {percent(after.agreement)} of the answers are the same, KL {after.kl:.3g}"
     return (
-        f"Readouts were calibrated with {done.plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
-        f"from the full model's by {percent(fit.after.output)} ({percent(fit.before.output)} before){answers}."
+        f"Readouts were calibrated with {plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
+        f"from the full model's by {percent(after.output)} ({percent(before.output)} before){answers}."
     )
 
 
@@ -204,5 +205,6 @@ def _ways_out(plan: Plan) -> list[str]:
     ways = ["--calibrate INPUTS"] * (not plan.calibrated)
     ways += ["--reduce balanced"] * (linear and plan.reduce == "truncate")
     ways += ["--reduce projected"] * (heads and plan.reduce != "projected" and plan.calibrated > 0)
+    ways += ["--recover MINUTES"] * bool(plan.calibrated and not plan.recovered)
     ways += ["--layout adaptive"] * (plan.layout == "uniform" and any(layer.family == "s4d" for layer in plan.layers))
     return [*ways, "or a smaller --ratio" if ways else "a smaller --ratio"]

@@ -37,9 +37,7 @@ def report(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(
-            "--task", metavar="TASK", help="Measure both models on a task's test examples, or digits, and time them."
-        ),
+        typer.Option("--task", metavar="TASK", help="Measure both models on a task's test examples and time them."),
     ] = None,
     examples: Annotated[
         int, typer.Option("--examples", metavar="N", min=0, help="At most N test examples; 0: all.")

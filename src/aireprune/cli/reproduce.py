@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aireprune.cli.options import Ray
 from aireprune.cli.output import progress, say
 from aireprune.errors import AireError
+from aireprune.zoo import FOLDER
 
 if TYPE_CHECKING:
     from aireprune.experiments.paper.reproduction import Reproduction
@@ -28,10 +30,20 @@ def reproduce(
     recipe: Annotated[
         str, typer.Option("--recipe", metavar="mini|paper", help="Our small models, or models of the paper's size.")
     ] = "mini",
-    zoo: Annotated[Path, typer.Option("--zoo", metavar="DIR", help="Trained models, in folders like image-s5.")] = Path(
-        "zoo"
-    ),
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="TASK=CKPT",
+            help="A checkpoint of your own in the place of ours, such as listops=run/model or listops-s4d=run/model; may "
+            "be repeated. Only these are pruned, unless --models names others.",
+        ),
+    ] = None,
     models: Annotated[str, typer.Option("--models", metavar="A,B,...", help="Only these models.")] = "",
+    ray: Ray = None,
+    zoo: Annotated[
+        Path, typer.Option("--zoo", metavar="DIR", help="Trained models, in folders like image-s5.")
+    ] = FOLDER,
     page: Annotated[bool, typer.Option(help="Render the page, or only gather its data.")] = True,
 ) -> None:
     """Make the paper's tables and figures from trained models, with the paper's figures beside ours.
@@ -39,15 +51,17 @@ def reproduce(
     Every cell is kept as data and done once: interrupt it at any time. With --no-page several of these can gather the
     data of different models at the same time.
     """
+    from aireprune.experiments.on_ray import runner
     from aireprune.experiments.paper.page import render
     from aireprune.experiments.paper.reproduction import plan_reproduction
     from aireprune.experiments.paper.run import gather
     from aireprune.experiments.paper.speed import time_models
 
-    wanted = plan_reproduction(item, recipe, zoo, out, tuple(filter(None, models.split(","))))
+    wanted = plan_reproduction(item, recipe, zoo, out, tuple(filter(None, models.split(","))), model or ())
     _check_models(wanted)
+    run = runner(ray)
     with progress("loading") as step:
-        gather(wanted, step)
+        gather(wanted, step, run)
         if page:
             time_models(wanted, step)
     if page:
@@ -59,7 +73,7 @@ def reproduce(
 def _check_models(wanted: Reproduction) -> None:
     """Say what is missing, and how to get it, before hours of work."""
     for model in wanted.models:
-        if model.find(wanted.zoo, wanted.recipe) is None:
+        if wanted.find(model) is None:
             raise AireError(
                 f"There is no model {wanted.zoo / model.name}. Train it with: aire train {model.base} --family "
                 f"{model.family} --recipe {wanted.recipe} -o RUN, then move RUN/model there."

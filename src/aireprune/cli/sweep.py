@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aireprune.cli.options import Checkpoint, Config, Json
+from aireprune.cli.options import Checkpoint, Config, Json, Ray
 from aireprune.cli.output import notices, percent, print_json, progress, say, table
 
 if TYPE_CHECKING:
@@ -49,6 +49,15 @@ def sweep(
             help="What a safe ratio may cost on validation: points of accuracy, or per cent more bits (language tasks).",
         ),
     ] = 1.0,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part",
+            metavar="K/N",
+            help="Do only the K-th of N shares of the cells, in DIR/part-K-of-N; `aire sweep merge DIR` joins them.",
+        ),
+    ] = None,
+    ray: Ray = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -57,11 +66,16 @@ def sweep(
     Safe ratios are chosen on validation examples and reported on test examples, with 95 % intervals and a paired test
     against the full model.
     """
+    from aireprune.experiments.on_ray import runner
+    from aireprune.experiments.part import Part
     from aireprune.experiments.request import make_sweep_request, parse_ratios
-    from aireprune.experiments.sweep import run_sweep
+    from aireprune.experiments.sweep import Setting, run_part, run_sweep
+    from aireprune.experiments.workers import Subject
     from aireprune.pruning.source import open_file
     from aireprune.reports.present import present_sweep
     from aireprune.tasks import load_task
+
+    share = None if part is None else Part.parse(part)
 
     request = make_sweep_request(
         {
@@ -75,25 +89,38 @@ def sweep(
             "max_drop": max_drop,
         }
     )
-    source = open_file(ckpt, config)
+    run, source = runner(ray), open_file(ckpt, config)
     model, loaded = source.build(), load_task(task)
+    setting = Setting(source=source.origin, run=run)
     with progress("the full model") as step:
 
-        def show(found: Result, done: int, total: int) -> None:
+        def report(found: Result, done: int, total: int) -> None:
             step(f"{found.key.variant} at {found.key.ratio:.0%}", done, total)
 
-        summary = run_sweep(model, loaded, request, out, show, source.origin)
+        if share is not None:
+            folder = run_part(Subject(model, loaded, request), share, out, report, setting)
+        else:
+            summary = run_sweep(model, loaded, request, out, report, setting)
+    if share is not None:
+        say(f"Wrote {folder}. When all {share.count} parts are there: aire sweep merge {out}")
+        return
     notices(present_sweep(out, source))
+    show(summary, out, json)
+
+
+def show(summary: Summary, folder: Path, json: bool) -> None:
+    """The summary of the sweep in a folder."""
     if json:
         print_json(summary.to_dict())
         return
-    _show(summary)
+    _show_tables(summary)
     say(
-        f"\nOpen {out}/report.html. Data: cells.jsonl and summary.json beside it; figures: curves.svg and profile-*.svg"
+        f"\nOpen {folder}/report.html. Data: cells.jsonl and summary.json beside it; figures: curves.svg and "
+        "profile-*.svg"
     )
 
 
-def _show(summary: Summary) -> None:
+def _show_tables(summary: Summary) -> None:
     unit = "Accuracy (%)" if summary.accuracy else summary.metric.capitalize()
     title = f"{unit} on {summary.examples} test examples of {summary.task} against the share of states removed"
     heads = ("variant", *(f"{ratio:.0%}" for ratio in summary.ratios))

@@ -24,4 +24,4 @@ def tasks(json: Json = False) -> None:
 
 
 def _source(data: str | None) -> str:
-    return "missing" if data is None else data if data == "generated" else Path(data).name
+    return "missing" if data is None else data if data in ("generated", "embedded") else Path(data).name

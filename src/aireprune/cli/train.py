@@ -63,6 +63,10 @@ def train(
     examples: Annotated[
         int | None, typer.Option(metavar="N", help="Use only the first N training examples; 0: all.")
     ] = None,
+    hankel: Annotated[
+        float | None,
+        typer.Option(metavar="W", help="S5, LRU: add W times the sum of all Hankel singular values to the loss."),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="cpu, cuda:1, ...; default: a GPU if any.")
     ] = None,
@@ -90,6 +94,7 @@ def train(
         precision=precision,
         seed=seed,
         examples=examples,
+        hankel=hankel,
     )
     config = recipes.model_config(loaded, family, recipe, model_changes)
     trained = _train(loaded, config, recipes.training_recipe(base, family, recipe, recipe_changes), out, device)

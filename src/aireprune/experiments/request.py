@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from aireprune.calibration.inputs import COUNT
 from aireprune.errors import AireError
 from aireprune.experiments.cells import Key
+from aireprune.experiments.stored import number, text, whole
 from aireprune.experiments.variants import Variant, make_variants
 
 METHODS = ("aire", "last", "lamp", "global-hinf", "uniform-hinf", "global-magnitude", "uniform-magnitude", "random")
@@ -42,6 +43,9 @@ class Cell:
     @property
     def key(self) -> Key:
         return Key(self.variant.name, self.ratio, self.seed)
+
+
+FULL = Cell(Variant("full"), 0.0)  # the model as it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,18 @@ class SweepRequest:
             "drop": self.drop,
         }
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SweepRequest:
+        """From sweep.json."""
+        counts = ("seeds", "examples", "validation", "calibrate_count")
+        return cls(
+            variants=tuple(map(Variant.from_dict, values["variants"])),
+            ratios=tuple(map(number, values["ratios"])),
+            calibrate=None if values["calibrate"] is None else text(values["calibrate"]),
+            drop=number(values["drop"]),
+            **{name: whole(values[name]) for name in counts},
+        )
+
 
 def make_sweep_request(choices: SweepChoices) -> SweepRequest:
     """The request that keyword arguments make."""
@@ -112,14 +128,14 @@ def make_sweep_request(choices: SweepChoices) -> SweepRequest:
     )
 
 
-def parse_ratios(text: str) -> tuple[float, ...]:
+def parse_ratios(written: str) -> tuple[float, ...]:
     """0:1:0.1 (from, to, step; both ends included) or 0.2,0.5,0.8."""
     try:
-        if ":" not in text:
-            return tuple(sorted({round(float(part), 10) for part in text.split(",")}))
-        first, last, step = (float(part) for part in text.split(":"))
+        if ":" not in written:
+            return tuple(sorted({round(float(part), 10) for part in written.split(",")}))
+        first, last, step = (float(part) for part in written.split(":"))
         if step <= 0:
             raise ValueError
         return tuple(round(first + i * step, 10) for i in range(int((last - first) / step + 1e-9) + 1))
     except ValueError:
-        raise AireError(f"The ratios {text!r} are not FROM:TO:STEP or a list like 0.2,0.5,0.8.") from None
+        raise AireError(f"The ratios {written!r} are not FROM:TO:STEP or a list like 0.2,0.5,0.8.") from None

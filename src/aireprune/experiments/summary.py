@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 
 from aireprune.drawing import printable, shown_axes, styled
-from aireprune.experiments.cells import Key, LayerCount, Result, Results, layer_counts
+from aireprune.experiments.cells import LayerCount, Result, Results, layer_counts
 from aireprune.experiments.figures import draw_curves
-from aireprune.experiments.request import SweepRequest
+from aireprune.experiments.request import FULL, SweepRequest
 from aireprune.experiments.statistics import interval, paired_p_value
 from aireprune.experiments.stored import bounds, number, read_object, text, understood, whole
 from aireprune.extras import data_frame
 from aireprune.files.writing.atomic import atomic_path
 from aireprune.tasks.base import Task
 
-FULL = Key("full", 0.0, 0)
 NAMED = 4  # variants whose safe ratios stand in the one-line description
 OF_SAFE = ("ratio", "removed", "validation", "test", "interval", "p", "parameters")  # what is repeated of its point
 
@@ -209,7 +208,7 @@ class Summary:
 def summarise(task: Task, request: SweepRequest, results: Results) -> Summary:
     """Curves, intervals and safe ratios of every variant. The ratio is chosen on validation, the test only reported."""
     count = min(len(task.test), request.examples or len(task.test))
-    full = results[FULL]
+    full = results[FULL.key]
     answers = full.per_example(count)
     curves = {}
     for variant in request.variants:

@@ -8,26 +8,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from aireprune.errors import AireError
-from aireprune.experiments.cells import Key, LayerCount, Result, append_cell, pack, read_cells
-from aireprune.experiments.pruner import Pruner, sweep_inputs
-from aireprune.experiments.request import SweepRequest
+from aireprune.experiments.cells import Result, append_cell, read_cells
+from aireprune.experiments.part import Part
+from aireprune.experiments.request import FULL, SweepRequest
 from aireprune.experiments.stored import read_object, understood
-from aireprune.experiments.summary import FULL, Summary, summarise
+from aireprune.experiments.summary import Summary, summarise
+from aireprune.experiments.workers import Run, Subject, run_here
 from aireprune.files.writing.atomic import atomic_path
-from aireprune.pruning.plan import Plan
+from aireprune.pruning.source import open_module
 from aireprune.tasks.base import Task
-from aireprune.tasks.evaluate import per_example
 from aireprune.tasks.fit import check_fit
 from aireprune.training.lock import locked
+from aireprune.version import VERSION
 
-MAY_CHANGE = ("variants", "ratios", "drop", "source")  # between two runs of one sweep
+MAY_CHANGE = ("variants", "ratios", "drop", "source", "version")  # between two runs of one sweep
 Report = Callable[[Result, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a sweep's rows do not depend on. source: where the model came from, for reports. run: who judges the cells."""
+
+    source: str | None = None
+    run: Run = run_here
+
+
+HERE = Setting()
 
 
 def run_sweep(
@@ -36,76 +50,79 @@ def run_sweep(
     request: SweepRequest,
     folder: Path,
     report: Report = lambda result, done, total: None,
-    source: str | None = None,
+    setting: Setting = HERE,
 ) -> Summary:
-    """Do the cells that are not yet done, and return the summary. report(result, cells done, cells in all).
-
-    source: where the model came from, for reports.
-    """
-    check_fit(model, task)
-    with locked(folder, "sweep"):
-        pruner = Pruner(model, lambda: sweep_inputs(task, request))
-        _agree(folder / "sweep.json", _description(task, request, pruner.fingerprint, source))
-        return _sweep(pruner, task, request, folder, report)
-
-
-def _sweep(pruner: Pruner, task: Task, request: SweepRequest, folder: Path, report: Report) -> Summary:
-    path = folder / "cells.jsonl"
-    results = read_cells(path)
-
-    def done(key: Key, judged: Result) -> None:
-        results[key] = judged
-        append_cell(path, judged)
-
-    if FULL not in results:
-        done(FULL, judge(pruner.source.module, task, request, FULL))
-    todo = list(request.cells())
-    for number, cell in enumerate(todo):
-        if cell.key not in results:
-            pruned = pruner(cell)
-            done(cell.key, judge(pruned.model, task, request, cell.key, pruned.plan))
-        report(results[cell.key], number + 1, len(todo))
-    summary = summarise(task, request, results)
+    """Do the cells that are not yet done, and return the summary. report(result, cells done, cells in all)."""
+    subject = Subject(model, task, request)
+    _run(subject, folder, report, setting)
+    summary = summarise(task, request, read_cells(folder / "cells.jsonl"))
     summary.save(folder / "summary.json")
     return summary
 
 
-def judge(model: nn.Module, task: Task, request: SweepRequest, key: Key, plan: Plan | None = None) -> Result:
-    """What stayed, and how the model does on validation and test examples. plan: None for the full model."""
-    validation = per_example(model, task, task.validation.rows(slice(0, request.validation or None)))
-    test = per_example(model, task, task.test.rows(slice(0, request.examples or None)))
-    layers = () if plan is None else plan.layers
-    return Result(
-        key=key,
-        removed=0.0 if plan is None else plan.achieved_ratio,
-        layers=tuple(LayerCount(layer.name, len(layer.kept), layer.states) for layer in layers),
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        validation=float(validation.mean()),
-        test=float(test.mean()),
-        answers=pack(test),
-    )
+def run_part(subject: Subject, part: Part, folder: Path, report: Report, setting: Setting = HERE) -> Path:
+    """Do a share of the cells in a folder of its own within `folder`, which is returned. It also has the full model."""
+    mine = folder / part.folder
+    _run(subject, mine, report, setting, part)
+    return mine
 
 
-def _description(task: Task, request: SweepRequest, fingerprint: str, source: str | None) -> dict[str, Any]:
+def _run(subject: Subject, folder: Path, report: Report, setting: Setting, part: Part | None = None) -> None:
+    """The cells that are missing in the folder; those that are there are reported first."""
+    check_fit(subject.model, subject.task)
+    with locked(folder, "sweep"):
+        _agree(folder / "sweep.json", _description(subject, setting.source, part))
+        path = folder / "cells.jsonl"
+        results, cells = read_cells(path), list(subject.request.cells())
+        mine = cells if part is None else part.of(cells)
+        done = [results[cell.key] for cell in mine if cell.key in results]
+        for number, result in enumerate(done, 1):
+            report(result, number, len(mine))
+        missing = [cell for cell in (FULL, *mine) if cell.key not in results]
+        number = len(done)
+        with closing(setting.run(subject, missing)) as judged:
+            for group in judged:
+                for result in group:
+                    append_cell(path, result)
+                    if result.key != FULL.key:
+                        number += 1
+                        report(result, number, len(mine))
+
+
+def _description(subject: Subject, source: str | None, part: Part | None) -> dict[str, Any]:
     """Everything the results depend on, as JSON has it, and where the model came from."""
-    told = {"task": task.name, "metric": task.metric, "fingerprint": fingerprint, **request.to_dict()}
-    return told if source is None else {**told, "source": source}
+    told = {
+        "task": subject.task.name,
+        "metric": subject.task.metric,
+        "fingerprint": open_module(subject.model).fingerprint(),
+        "version": VERSION,
+        **subject.request.to_dict(),
+    }
+    told |= {} if source is None else {"source": source}
+    return told if part is None else {**told, "part": str(part)}
 
 
 def _agree(path: Path, wanted: dict[str, Any]) -> None:
-    """Write what is swept, or check that the folder is of the same sweep; cells may be added, nothing else may differ."""
+    """Write what is swept, or check that the folder is of the same sweep; cells may be added, nothing else may differ.
+
+    Of a part, nothing may differ at all: the others do not know of it.
+    """
     if path.is_file():
         with understood(path, "does not say what was swept; delete the folder, or choose another one"):
             old = read_object(path)
             known = {variant["name"]: variant for variant in old["variants"]}
-        for key, value in wanted.items():
-            if key not in MAY_CHANGE and old.get(key) != value:
+        for key in sorted({*wanted, *old} - {"source"}, key=list({**wanted, **old}).index):
+            if (key not in MAY_CHANGE or "part" in wanted) and old.get(key) != wanted.get(key):
                 raise AireError(
-                    f"{path.parent} holds another sweep: its {key} is {old.get(key)!r}, not {value!r}. Choose another "
-                    "folder or delete it."
+                    f"{path.parent} holds another sweep: its {key} is {old.get(key)!r}, not {wanted.get(key)!r}. Choose "
+                    "another folder or delete it."
                 )
         for variant in wanted["variants"]:
             if known.get(variant["name"], variant) != variant:
                 raise AireError(f"{path.parent} holds another sweep: its {variant['name']} has other options.")
+    write_description(path, wanted)
+
+
+def write_description(path: Path, told: dict[str, Any]) -> None:
     with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(wanted, indent=1) + "\n")
+        temporary.write_text(json.dumps(told, indent=1) + "\n")

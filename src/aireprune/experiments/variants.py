@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from aireprune.errors import AireError
+from aireprune.experiments.stored import number, text, whole
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import REDUCTIONS
 
@@ -56,6 +57,19 @@ class Variant:
             "calibrated": self.calibrated,
             "options": self.options,
         }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Variant:
+        options = values["options"]
+        horizon = options.get("horizon")
+        return cls(
+            text(values["name"]),
+            text(values["method"]),
+            text(values["reduce"]),
+            bool(values["calibrated"]),
+            number(options.get("epsilon", 0.0)),
+            None if horizon is None else whole(horizon),
+        )
 
 
 def make_variants(methods: Sequence[str], reductions: Sequence[str], calibrated: bool) -> tuple[Variant, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,22 @@ from aireprune.files.open import open_weights
 from aireprune.files.reading import ends, open_plain
 from aireprune.files.refusals import HEAD, TAIL, refuse_foreign
 from aireprune.files.safetensors.checkpoint import Raw, SafetensorsFile, write_arrays
+from aireprune.files.shards import Kept, Shard, ShardWork, write_shards
 from aireprune.files.single import KINDS
+from aireprune.files.uploading import Elsewhere, described, sent
+from aireprune.files.urls import as_url
 from aireprune.files.weights import Size, Weights, check_names, refuse_additions
 from aireprune.files.writing.atomic import atomic_folder, explained, refuse_existing
 from aireprune.files.writing.journal import settle
 
 FORMAT = "aireprune"
 PLAN = "plan.json"
-THREADS = 2
 
 
 class FolderCheckpoint:
-    """A directory with weights in one or more files."""
+    """A directory with weights in one or more files. url: where it really is, if that is elsewhere."""
+
+    url: str | None = None
 
     def __init__(self, path: Path, config: ConfigLike = None) -> None:
         self.path = path
@@ -44,14 +47,19 @@ class FolderCheckpoint:
         self.config: Mapping[str, Any] = found.values
         self.kind = "aire" if self.config.get("format") == FORMAT else "huggingface"
         self.notices: list[str] = []
+        self.work = ShardWork()  # how a copy's shards are written
         self._given = config is not None
         self._parts = find_parts(path)
         self._companions = list(companions(path, self._parts, self.notices))
-        self._shards: dict[str, Weights] = {name: _open_shard(path / name) for name in self._parts.names}
+        self._shards: dict[str, Weights] = {name: self.open_shard(name) for name in self._parts.names}
         self.notices += [notice for shard in self._shards.values() for notice in shard.notices]
         self._owner = self._owners()
         self._sources = [*(path / name for name in self._parts.names), *(path / name for name in self._companions)]
         self._sources += [] if found.file is None else [found.file]
+
+    def open_shard(self, name: str) -> Weights:
+        """One of the files of weights."""
+        return _open_shard(self.path / name)
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
@@ -73,18 +81,19 @@ class FolderCheckpoint:
         for name, shard in self._shards.items():
             if not isinstance(shard, SafetensorsFile):
                 refuse_additions(self.path / name, _edits_of(edits, shard.shapes))
-        with explained(target):
-            self._check_apart(target)
-            _check_target(target, overwrite)
         texts = dict(extras or {})
         if config is not None or self._given:
             texts[CONFIG] = json_text(self.config if config is None else config)
+        if (url := as_url(target)) is not None:
+            self._send(Elsewhere(url, described(self._belongings(texts))), edits, texts, overwrite)
+            return
+        with explained(target):
+            self._check_apart(target)
+            _check_target(target, overwrite)
         with atomic_folder(target, overwrite) as folder:
-            for relative in self._companions:
-                if str(relative) in texts or (edits and str(relative) == PLAN):
-                    continue
+            for relative in self._coming_along(texts, edits):
                 _copy(self.path / relative, folder / relative)
-            sizes = self._write_shards(folder, edits)
+            sizes = self._write_shards(folder, edits, self._kept(target, texts) if self.work.resume else None)
             if self._parts.index_name is not None:
                 texts[self._parts.index_name] = json_text(self._index(sizes, edits))
             _write_texts(folder, texts)
@@ -112,16 +121,38 @@ class FolderCheckpoint:
             if real(source).is_relative_to(there):
                 raise AireError(f"{target} holds {source}, which is being read. Choose another output.")
 
-    def _write_shards(self, folder: Path, edits: Mapping[str, Edit]) -> list[Size]:
-        def copy(name: str) -> Size:
-            shard = self._shards[name]
-            return shard.copy_edited(folder / name, _edits_of(edits, shard.shapes))
+    def _write_shards(self, folder: Path, edits: Mapping[str, Edit], kept: Kept | None) -> list[Size]:
+        return write_shards(self._edited(edits), folder, self.work, kept)
 
-        pool = ThreadPoolExecutor(THREADS)
-        try:
-            return list(pool.map(copy, self._shards))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    def _send(self, place: Elsewhere, edits: Mapping[str, Edit], texts: dict[str, str], overwrite: bool) -> None:
+        """The same elsewhere."""
+        sizes = sent(place, self._edited(edits), self.work, overwrite)
+        for relative in self._coming_along(texts, edits):
+            if str(relative) == CONFIG:
+                texts[CONFIG] = (self.path / relative).read_text(encoding="utf-8")
+            else:
+                place.send_file(self.path / relative, relative.as_posix())
+        if self._parts.index_name is not None:
+            texts[self._parts.index_name] = json_text(self._index(sizes, edits))
+        place.finish(texts)
+
+    def _edited(self, edits: Mapping[str, Edit]) -> list[Shard]:
+        return [Shard(shard, _edits_of(edits, shard.shapes)) for shard in self._shards.values()]
+
+    def _coming_along(self, texts: Mapping[str, str], edits: Mapping[str, Edit]) -> list[Path]:
+        """The other files, but for those that are written anew."""
+        return [path for path in self._companions if str(path) not in texts and not (edits and str(path) == PLAN)]
+
+    def _kept(self, target: Path, texts: Mapping[str, str]) -> Kept:
+        """What an earlier run has finished of the same shards and the same plan."""
+        return Kept(target, self._belongings(texts))
+
+    def _belongings(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """What decides which bytes the shards of a copy have."""
+        states = [(self.path / name).stat() for name in self._shards]
+        times = [None if self.url else one.st_mtime_ns for one in states]
+        files = [[name, one.st_size, time] for name, one, time in zip(self._shards, states, times, strict=True)]
+        return {"source": self.url or str(real(self.path)), "shards": files, **texts}
 
     def _index(self, sizes: list[Size], edits: Mapping[str, Edit]) -> dict[str, Any]:
         """The index with new tensors and its totals counted anew."""

@@ -11,21 +11,28 @@ from aireprune.files.base import Checkpoint
 from aireprune.files.reading import ends
 from aireprune.files.refusals import HEAD, TAIL, refuse_by_suffix, refuse_foreign, refuse_missing
 from aireprune.files.single import KINDS, SingleCheckpoint
+from aireprune.files.urls import as_url
 from aireprune.files.weights import Weights
 from aireprune.files.writing.journal import settle
+from aireprune.zoo import locate
 
 
 def open_checkpoint(path: str | Path, config: Mapping[str, Any] | str | Path | None = None) -> Checkpoint:
     """Open a checkpoint for reading; see `Checkpoint` for what can be done with it.
 
-    A directory is a Hugging Face model or our own format. A file is recognised by its suffix (.safetensors; .pt, .pth,
+    zoo:NAME is a model that comes with the package. A URL (s3://, gs://, …) is a folder with safetensors elsewhere. A
+    directory is a Hugging Face model or our own format. A file is recognised by its suffix (.safetensors; .pt, .pth,
     .ckpt, .bin; .msgpack), and without one of these by its first bytes. `config` (a mapping or a JSON file) takes the
     place of config.json in a directory, or of NAME.json beside a file.
 
     A copy written by `Checkpoint.write` is of the same kind as its source. To convert, read the arrays and pass them to
     `write_folder`.
     """
-    path = Path(path)
+    if (url := as_url(path)) is not None:
+        from aireprune.files.remote import open_remote
+
+        return open_remote(url, config)
+    path = locate(path)
     settle(path)
     try:
         if path.is_dir():

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aireprune.kernels.inputs import columns, dense, expect, forward_mode
+from aireprune.kernels.operators import operator
 
 
 def causal_conv(
@@ -43,7 +44,7 @@ def causal_conv_reference(
     return F.silu(y) if silu else y
 
 
-@torch.library.custom_op("aireprune::causal_conv", mutates_args=(), device_types="cpu")
+@operator("causal_conv")
 def _causal_conv(u: Tensor, weight: Tensor, bias: Tensor, before: Tensor, silu: bool) -> Tensor:
     from aireprune.kernels.numba.conv import causal_conv as kernel
 
@@ -57,7 +58,7 @@ def _(u: Tensor, weight: Tensor, bias: Tensor, before: Tensor, silu: bool) -> Te
     return u.new_empty(u.shape)
 
 
-@torch.library.custom_op("aireprune::causal_conv_backward", mutates_args=(), device_types="cpu")
+@operator("causal_conv_backward", final=True)
 def _causal_conv_backward(
     u: Tensor, weight: Tensor, bias: Tensor, before: Tensor, silu: bool, gy: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from aireprune.kernels.inputs import expect, forward_mode
+from aireprune.kernels.operators import operator
 
 # Costs per channel and time step, in steps of one mode of the scan (measured at H 256, L 256 to 4096, 32 to 192 modes)
 FFT_COST = 8.0  # the convolution, per sequence and factor of two in the length
@@ -57,6 +58,32 @@ def s4d_scan(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
     """`s4d` by recurrence."""
     parts = (lam.real, lam.imag, w.real, w.imag, skip)
     y: Tensor = _scan(*(part.to(u.dtype) for part in parts), u)
+    return y
+
+
+def can_scan_packed(modes: int, u: Tensor) -> bool:
+    """Whether `s4d` of an input without gradients would be `scan_packed` of the same modes."""
+    plain = type(u) is Tensor and u.device.type == "cpu" and u.dtype in (torch.float32, torch.float64)
+    plain = plain and not torch.compiler.is_compiling()
+    return plain and modes > 0 and u.shape[1] > 0 and not forward_mode() and scan_is_faster(modes, *u.shape[:2])
+
+
+def packed_modes(lam: Tensor, w: Tensor, dtype: torch.dtype) -> Packed:
+    """The modes that are not silent, for `scan_packed`."""
+    from aireprune.kernels.numba.lanes import lane_count
+
+    parts = tuple(part.detach().to(dtype).numpy() for part in (lam.real, lam.imag, w.real, w.imag))
+    return pack(parts, lane_count(parts[0].dtype), drop_silent=True)
+
+
+def scan_packed(modes: Packed, skip: Tensor, u: Tensor) -> Tensor:
+    """`s4d` by recurrence, without gradients, of modes that are packed already."""
+    from aireprune.kernels.numba.s4d import scan
+
+    expect("s4d", skip=(skip, (len(modes.row),)), u=(u, (*u.shape[:2], len(modes.row))))
+    u, y = u.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
+    gain, jobs = skip.detach().to(u.dtype).numpy(), _jobs(modes, len(u))
+    scan(modes.params, modes.start, modes.channel, modes.run, gain, u.numpy(), y.numpy(), jobs, False)
     return y
 
 
@@ -151,16 +178,21 @@ def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed
 def _packed(*tensors: Tensor, drop_silent: bool) -> tuple[Packed, int, ModuleType]:
     """The modes packed, how many jobs to make of one sequence, and the module of kernels."""
     from aireprune.kernels.numba import s4d as numba_s4d
-    from aireprune.kernels.numba.compile import threads
     from aireprune.kernels.numba.lanes import lane_count
 
     *parts, u = (tensor.detach().numpy() for tensor in tensors)
     packed = pack(tuple(parts), lane_count(u.dtype), drop_silent)
+    return packed, _jobs(packed, len(u)), numba_s4d
+
+
+def _jobs(packed: Packed, batch: int) -> int:
+    from aireprune.kernels.numba.compile import threads
+
     enough = 2 * threads()
-    return packed, 1 if len(u) >= enough else min(len(packed.channel), -(-enough // max(len(u), 1))), numba_s4d
+    return 1 if batch >= enough else min(len(packed.channel), -(-enough // max(batch, 1)))
 
 
-@torch.library.custom_op("aireprune::s4d_scan", mutates_args=(), device_types="cpu")
+@operator("s4d_scan")
 def _scan(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor) -> Tensor:
     u, y = u.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
     p, jobs, kernels = _packed(lam_re, lam_im, w_re, w_im, u, drop_silent=True)
@@ -173,7 +205,7 @@ def _(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, 
     return torch.empty_like(u, memory_format=torch.contiguous_format)
 
 
-@torch.library.custom_op("aireprune::s4d_scan_backward", mutates_args=(), device_types="cpu")
+@operator("s4d_scan_backward", final=True)
 def _scan_backward(
     lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor, g: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from aireprune.kernels.inputs import dense, expect
 from aireprune.kernels.numba.s5_codes import ACTIVATIONS, METHODS, NORMS
+from aireprune.kernels.operators import LIBRARY
 from aireprune.kernels.scan import fresh
 
 
@@ -105,10 +106,8 @@ _REST = (
     "Tensor pole_re, Tensor pole_im, Tensor log_step, float step_rescale, float clip_at, int method, Tensor b, Tensor[] c, "
     "float c_scale, Tensor d, int activation, Tensor[] w, Tensor[] w_bias, int norm, Tensor[] norm_weights, float eps"
 )
-# torch.library.custom_op would say the same more briefly, and cost each call another 0.1 ms
-_LIBRARY = torch.library.Library("aireprune", "FRAGMENT")
-_LIBRARY.define(f"s5_block(Tensor z, {_REST}) -> Tensor")
-_LIBRARY.define(f"s5_block_(Tensor(a!) z, {_REST}) -> ()")
+LIBRARY.define(f"s5_block(Tensor z, {_REST}) -> Tensor")
+LIBRARY.define(f"s5_block_(Tensor(a!) z, {_REST}) -> ()")
 
 
 def _to_fresh_memory(z: Tensor, *rest: Any) -> Tensor:
@@ -124,8 +123,8 @@ def _in_place(z: Tensor, *rest: Any) -> None:
     _run(z, z, *rest)
 
 
-_LIBRARY.impl("s5_block", _to_fresh_memory, "CPU")
-_LIBRARY.impl("s5_block_", _in_place, "CPU")
+LIBRARY.impl("s5_block", _to_fresh_memory, "CPU")
+LIBRARY.impl("s5_block_", _in_place, "CPU")
 
 
 def _like(z: Tensor, *rest: Any) -> Tensor:

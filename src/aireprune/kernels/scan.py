@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from aireprune.kernels.inputs import expect, forward_mode
+from aireprune.kernels.operators import operator
 from aireprune.kernels.triton.support import have_triton
 
 
@@ -58,7 +59,7 @@ def _recurrence(lam: Tensor, v: Tensor) -> Tensor:
     return torch.stack(states, dim=1) if states else v
 
 
-@torch.library.custom_op("aireprune::diagonal_scan", mutates_args=(), device_types="cpu")
+@operator("diagonal_scan")
 def _diagonal_scan(lam_re: Tensor, lam_im: Tensor, bu: Tensor, bidirectional: bool) -> Tensor:
     from aireprune.kernels.numba import scan as numba_scan
 
@@ -74,7 +75,7 @@ def _(lam_re: Tensor, lam_im: Tensor, bu: Tensor, bidirectional: bool) -> Tensor
     return bu.new_empty(bu.shape[0], bu.shape[1], 2 if bidirectional else 1, bu.shape[2])
 
 
-@torch.library.custom_op("aireprune::diagonal_scan_backward", mutates_args=(), device_types="cpu")
+@operator("diagonal_scan_backward", final=True)
 def _diagonal_scan_backward(lam_re: Tensor, lam_im: Tensor, x: Tensor, gx: Tensor) -> tuple[Tensor, Tensor]:
     from aireprune.kernels.numba import scan as numba_scan
 

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from aireprune.kernels.inputs import columns, dense, expect, forward_mode, needs_grad
 from aireprune.kernels.numba.constants import LOG2E
+from aireprune.kernels.operators import operator
 from aireprune.kernels.triton.support import have_triton
 
 HAVE_MAMBA_SSM = importlib.util.find_spec("mamba_ssm") is not None
@@ -146,7 +147,7 @@ def block_width(jobs: int, channels: int, threads: int) -> int:
     return 64
 
 
-@torch.library.custom_op("aireprune::selective_scan", mutates_args=(), device_types="cpu")
+@operator("selective_scan")
 def _selective_scan(
     x: Tensor,
     dt: Tensor,
@@ -179,7 +180,7 @@ def _(
     return x.new_empty(x.shape), x.new_empty(initial.shape)
 
 
-@torch.library.custom_op("aireprune::selective_scan_", mutates_args=("dt", "state"), device_types="cpu")
+@operator("selective_scan_", mutates=("dt", "state"))
 def _selective_scan_(
     x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None, state: Tensor
 ) -> None:
@@ -217,7 +218,7 @@ def scan_into(
     selective_forward(*inputs, gate, z is not None, state.detach().numpy(), out, column, width)
 
 
-@torch.library.custom_op("aireprune::selective_scan_backward", mutates_args=(), device_types="cpu")
+@operator("selective_scan_backward", final=True)
 def _selective_scan_backward(
     x: Tensor,
     dt: Tensor,
@@ -289,7 +290,7 @@ def _backward(ctx: Any, gy: Tensor, gfinal: Tensor) -> tuple[Tensor | None, ...]
 _selective_scan.register_autograd(_backward, setup_context=_save_for_backward)
 
 
-@torch.library.custom_op("aireprune::selective_step", mutates_args=("state",), device_types="cpu")
+@operator("selective_step", mutates=("state",))
 def _selective_step(
     state: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor, z: Tensor | None
 ) -> Tensor:

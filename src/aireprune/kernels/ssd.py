@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from aireprune.kernels.inputs import dense, expect, forward_mode
 from aireprune.kernels.numba.constants import LOG2E
+from aireprune.kernels.operators import operator
 
 CHUNK = 32  # time steps that one matrix product covers; longer chunks spend more on their decay matrices
 
@@ -140,7 +141,7 @@ def ssd_chunked(
     return y + D[:, None] * x, state.reshape(initial.shape)
 
 
-@torch.library.custom_op("aireprune::ssd_scan", mutates_args=(), device_types="cpu")
+@operator("ssd_scan")
 def _ssd_scan(
     x: Tensor,
     dt: Tensor,
@@ -183,7 +184,7 @@ def _(
     return x.new_empty(x.shape), x.new_empty(initial.shape)
 
 
-@torch.library.custom_op("aireprune::ssd_scan_backward", mutates_args=(), device_types="cpu")
+@operator("ssd_scan_backward", final=True)
 def _ssd_scan_backward(
     x: Tensor,
     dt: Tensor,
@@ -248,7 +249,7 @@ def _backward(ctx: Any, gy: Tensor, gfinal: Tensor) -> tuple[Tensor | None, ...]
 _ssd_scan.register_autograd(_backward, setup_context=_save_for_backward)
 
 
-@torch.library.custom_op("aireprune::ssd_step", mutates_args=("state",), device_types="cpu")
+@operator("ssd_step", mutates=("state",))
 def _ssd_step(
     state: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor, dt_bias: Tensor
 ) -> Tensor:

@@ -7,11 +7,12 @@ result do not depend on the machine's number of cores either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,7 +23,20 @@ def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             return function(*args, **kwargs)
 
     return limited
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One BLAS thread for a while. Around threads that each do this themselves, for as long as any of them runs."""
+    with _blas().limit(limits=1):
+        yield
+
+
+@cache
+def _blas() -> Any:
+    """The libraries that NumPy calls. Looking for them in the process takes milliseconds, more than a small layer does."""
+    return ThreadpoolController().select(user_api="blas")

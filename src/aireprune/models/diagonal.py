@@ -24,6 +24,8 @@ from aireprune.kernels.scan import diagonal_scan
 from aireprune.models.dropout import TimeDropout
 from aireprune.models.encoder import encoded
 from aireprune.models.heads import make_head, pooled
+from aireprune.models.recurrence.diagonal import DiagonalFamily
+from aireprune.models.recurrent import Recurrent
 
 LAYER_NORM_EPS = 1e-6  # Flax's default, not torch's
 Kinds = dict[str, tuple[type[nn.Module], ...]]  # of a module's parts by name, for `aireprune.kernels.s5_dispatch`
@@ -135,7 +137,7 @@ class DiagonalBlock(nn.Module):
         return out if self.prenorm else self.norm(out)
 
 
-class DiagonalModel(nn.Module):
+class DiagonalModel(Recurrent, nn.Module):
     """Encoder, blocks, pooling, head. model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode tokens.
 
     x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling
@@ -143,6 +145,8 @@ class DiagonalModel(nn.Module):
     A retrieval model takes 2n documents, the first of each pair in the first half, and returns n rows. make_block: from a
     number of modes.
     """
+
+    recurrence = DiagonalFamily()
 
     def __init__(self, config: DiagonalConfig, make_block: Callable[[int], DiagonalBlock]):
         super().__init__()

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from aireprune.kernels.conv import causal_conv
 from aireprune.kernels.selective import selective_scan, selective_step
 from aireprune.models.mamba_config import MambaConfig
+from aireprune.models.recurrence.mamba import MambaFamily
 from aireprune.models.selective import LayerCache, SelectiveLayer, SelectiveModel, draw_dt_bias
 
 
@@ -64,6 +65,7 @@ class MambaModel(SelectiveModel):
     """model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode 'tokens'."""
 
     family = "mamba"
+    recurrence = MambaFamily()
     config: MambaConfig
 
     def __init__(self, config: MambaConfig):

@@ -24,6 +24,7 @@ from aireprune.kernels.conv import causal_conv
 from aireprune.kernels.ssd import ssd_scan, ssd_step
 from aireprune.models.mamba2_config import Mamba2Config
 from aireprune.models.projection import gates
+from aireprune.models.recurrence.mamba2 import Mamba2Family
 from aireprune.models.selective import RMS_EPSILON, LayerCache, SelectiveLayer, SelectiveModel, draw_dt_bias
 
 POLES = (1.0, 16.0)  # the range of -A at initialisation
@@ -35,11 +36,11 @@ class GatedNorm(nn.Module):
     def __init__(self, width: int, groups: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
-        self.groups = groups
+        self.groups, self.epsilon = groups, RMS_EPSILON
 
     def forward(self, y: Tensor, z: Tensor) -> Tensor:
         gated = (y * F.silu(z)).unflatten(-1, (self.groups, -1))
-        return F.rms_norm(gated, gated.shape[-1:], eps=RMS_EPSILON).flatten(-2) * self.weight
+        return F.rms_norm(gated, gated.shape[-1:], eps=self.epsilon).flatten(-2) * self.weight
 
 
 class Mamba2Layer(SelectiveLayer):
@@ -98,6 +99,7 @@ class Mamba2Model(SelectiveModel):
     """model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode 'tokens'."""
 
     family = "mamba2"
+    recurrence = Mamba2Family()
     config: Mamba2Config
 
     def __init__(self, config: Mamba2Config):

@@ -7,8 +7,8 @@ Shapes: b batch, L time, h channels, N stored conjugate pairs per channel.
     s4_layers.i.output_linear.0.weight (2h, h, 1)      norms.i      decoder.weight (d_output, h)
 
 Departures from the original: activations are (b, L, h) throughout, so nothing is transposed; the layer is a scan over
-the modes that are not silent (`aireprune.kernels.s4d`) instead of a convolution; poles are discretised in double precision;
-a layer may have any number of modes, zero included.
+the modes that are not silent (`aireprune.kernels.s4d`) instead of a convolution; poles are discretised in double precision,
+and without gradients only when a parameter has changed; a layer may have any number of modes, zero included.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aireprune.kernels.s4d import s4d
+from aireprune.kernels.inputs import needs_grad
+from aireprune.kernels.s4d import can_scan_packed, s4d, scan_packed
 from aireprune.models.discretize import discretize
 from aireprune.models.dropout import TimeDropout
 from aireprune.models.encoder import encoded
 from aireprune.models.heads import make_head, pooled
+from aireprune.models.recurrence.s4d import S4DFamily
+from aireprune.models.recurrent import Recurrent
 from aireprune.models.s4d_config import S4DConfig
+from aireprune.models.s4d_modes import kept_modes
 
 
 class S4DKernel(nn.Module):
@@ -71,6 +75,8 @@ class S4DLayer(nn.Module):
 
     def ssm(self, u: Tensor) -> Tensor:
         """y = K * u + D u, the state space layer alone."""
+        if can_scan_packed(self.kernel.C.shape[-2], u) and not needs_grad(u, self.D, *self.kernel.parameters()):
+            return scan_packed(kept_modes(self.kernel, u.dtype), self.D, u)
         lam, w = self.kernel.discrete()
         return s4d(lam, w, self.D, u)
 
@@ -78,7 +84,7 @@ class S4DLayer(nn.Module):
         return F.glu(self.output_linear(self.drop(F.gelu(self.ssm(u)))), dim=-1)
 
 
-class S4DModel(nn.Module):
+class S4DModel(Recurrent, nn.Module):
     """Encoder, residual S4D layers, pooling, decoder. model(x, lengths=None) -> (b, classes), or (b, L, tokens).
 
     x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling
@@ -86,6 +92,7 @@ class S4DModel(nn.Module):
     """
 
     family = "s4d"
+    recurrence = S4DFamily()
 
     def __init__(self, config: S4DConfig):
         super().__init__()
@@ -108,11 +115,15 @@ class S4DModel(nn.Module):
             out = norm(z + self.drop(layer(z)))
         return out
 
+    def pool(self, z: Tensor, lengths: Tensor | None) -> Tensor:
+        """The stack's output (b, L, h) as the decoder takes it: (b, h), or all of it in mode tokens."""
+        return pooled(z, lengths, self.config.mode)
+
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         z = self.encode(x)
         for number in range(len(self.s4_layers)):
             z = self.block(number, z)
-        logits: Tensor = self.decoder(pooled(z, lengths, self.config.mode))
+        logits: Tensor = self.decoder(self.pool(z, lengths))
         return logits
 
 

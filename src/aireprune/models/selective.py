@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from aireprune.models.encoder import encoded
 from aireprune.models.heads import make_head, pooled
+from aireprune.models.recurrent import Recurrent
 from aireprune.models.selective_config import SelectiveConfig
 
 RMS_EPSILON = 1e-5
@@ -60,7 +61,7 @@ def make_norm(kind: str, width: int) -> nn.Module:
     return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=RMS_EPSILON)
 
 
-class SelectiveModel(nn.Module):
+class SelectiveModel(Recurrent, nn.Module):
     """model(x, lengths=None) -> logits: (b, classes), or (b, L, tokens) in mode 'tokens'.
 
     x is (b, L, d_input), or integer tokens (b, L) which stand for their one-hot vectors. With lengths (b,), pooling

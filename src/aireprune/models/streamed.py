@@ -6,10 +6,9 @@ torch's meta device, where they have a shape and no values, until they are read,
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -129,12 +128,6 @@ def _put(part: nn.Module, attribute: str, tensor: Tensor) -> None:
         part._parameters[attribute] = nn.Parameter(tensor, requires_grad=False)
     else:
         part._buffers[attribute] = tensor
-
-
-def give_back() -> None:
-    """Freed memory back to the system, where the C library can: glibc keeps what every thread has freed."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

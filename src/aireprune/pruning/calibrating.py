@@ -97,13 +97,12 @@ def measured_on_layers(source: Source, job: Job, given: LayerInputs) -> Evidence
     if job.reduce == "truncate" or job.evidence.covariances is not None:
         return job.evidence
     from aireprune.calibration.covariance import StateMoments
-    from aireprune.calibration.readouts import stride_for
     from aireprune.calibration.response import response
 
     covariances = []
     for layer in source.layers:
         inputs = given[layer.name]
-        moments = StateMoments(response(layer, source.arrays), stride_for(inputs.values[..., 0].size))
+        moments = StateMoments(response(layer, source.arrays), inputs.values[..., 0].size)
         for number in range(inputs.batches):
             moments.add(inputs[number].first)
         covariances.append(moments.covariance())

@@ -25,9 +25,10 @@ from aireprune.calibration.running import running
 from aireprune.calibration.subject import Subject
 from aireprune.families import Layer
 from aireprune.families.mamba2 import PROJECTIONS
+from aireprune.memory import give_back
 from aireprune.models.arrays import to_numpy
 from aireprune.models.huggingface import empty_model
-from aireprune.models.streamed import CAPACITY, Streamed, give_back
+from aireprune.models.streamed import CAPACITY, Streamed
 from aireprune.pruning.layer_store import LayerStore
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.source import FileSource

@@ -140,7 +140,7 @@ def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: boo
     if given is not None:
         surgery, plan, remarks = fitted_on_layers(source, surgery, plan, given)
         notes = (*notes, *remarks)
-    source.apply(surgery).write(target, plan, overwrite)
+    source.apply(surgery).write(target, plan, overwrite, replace(job.shards, report=report))
     return Pruned(plan, (*notes, *row_notes(source, job, plan, surgery.sizes)))
 
 
@@ -215,7 +215,7 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
         notes = (*source.notices, *known.remarks, *notes_on(plan))
         fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
         done = fit_folder(fit, surgery, plan)
-    source.apply(done.surgery).write(target, done.plan, overwrite)
+    source.apply(done.surgery).write(target, done.plan, overwrite, replace(job.shards, resume=False, report=report))
     done.store.remove()
     return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.families import StateAxes, Units
+from aireprune.files.shards import ShardWork
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
@@ -64,6 +65,8 @@ class PruneChoices(PlanChoices, total=False):
     recover: float | None
     recover_steps: int | None
     recover_count: int
+    resume: bool
+    ray: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +184,8 @@ class Recovery:
 class Job:
     """What to do to a model or checkpoint: follow a request or a plan, mask or remove, calibrate or not, recover or not.
 
-    force: write a layer that lost almost everything although it keeps many states (`harm.LOST`).
+    force: write a layer that lost almost everything although it keeps many states (`harm.LOST`). shards: how those of
+    a large folder are written; resume= and ray= among the keyword arguments.
     """
 
     request: Request | None = None
@@ -191,6 +195,7 @@ class Job:
     recovery: Recovery | None = None
     mask: bool = False
     force: bool = False
+    shards: ShardWork = field(default_factory=ShardWork)
 
     def __post_init__(self) -> None:
         if self.recovery is not None and not self._has_inputs:
@@ -263,6 +268,7 @@ def make_job(plan: Plan | None, choices: PruneChoices) -> Job:
     """The job that a plan or keyword arguments make."""
     values: dict[str, Any] = dict(choices)
     how = {"mask": values.pop("mask", False), "force": values.pop("force", False), "recovery": _recovery(values)}
+    how["shards"] = ShardWork(resume=values.pop("resume", False), ray=values.pop("ray", None))
     source = values.pop("calibrate", None)
     count = values.pop("calibrate_count", CALIBRATION_COUNT)
     tokens, folder = values.pop("calibrate_tokens", CALIBRATION_TOKENS), values.pop("layer_inputs", None)

@@ -18,6 +18,8 @@ from aireprune.families.s4 import Diagonalized, diagonal_error, diagonalize
 from aireprune.families.s4d_packed import PACKED_ROWS, packed_edits, unpack
 from aireprune.files import open_checkpoint
 from aireprune.files.base import Checkpoint
+from aireprune.files.folder import FolderCheckpoint
+from aireprune.files.shards import ShardWork
 from aireprune.files.sizes import resized_config
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.selective import projected_from
@@ -161,8 +163,10 @@ class EditedFile:
     edits: Mapping[str, Edit]
     config: Mapping[str, Any] | None
 
-    def write(self, target: Path, plan: Plan, overwrite: bool) -> None:
-        """Write it with its plan; it appears whole or not at all."""
+    def write(self, target: Path, plan: Plan, overwrite: bool, work: ShardWork | None = None) -> None:
+        """Write it with its plan; it appears whole or not at all. work: how the shards of a folder are written."""
+        if work is not None and isinstance(self.checkpoint, FolderCheckpoint):
+            self.checkpoint.work = work
         self.checkpoint.write(target, self.edits, self.config, {"plan.json": plan.to_json()}, overwrite)
 
 
@@ -182,7 +186,8 @@ def open_file(
 
         builder = load_builder(module)
     checkpoint = open_checkpoint(path, config) if isinstance(path, str | Path) else path
-    name = str(checkpoint.path)
+    url = getattr(checkpoint, "url", None)
+    name = url or str(checkpoint.path)
     unpacked = unpack(checkpoint, checkpoint.config)
     view = diagonalize(unpacked or checkpoint, checkpoint.config, units)
     arrays: NamedArrays = view or unpacked or checkpoint
@@ -193,7 +198,7 @@ def open_file(
         notices.append(
             f"no configuration came with {name}, so {' and '.join(assumed)} are assumed; config= says otherwise."
         )
-    origin = str(checkpoint.path.resolve())
+    origin = url or str(checkpoint.path.resolve())
     return FileSource(
         name, arrays, checkpoint.config, layers, origin, tuple(notices), checkpoint=checkpoint, builder=builder
     )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import nn
 
-    from aireprune.tasks.base import Task
 
 BATCH, ROUNDS = 8, 7
 
@@ -46,15 +45,16 @@ class Measured:
 
 
 def measure(full: nn.Module, pruned: nn.Module, name: str, examples: int) -> Measured:
-    """name: of a task, or 'digits' for the embedded ones. examples: the first so many of its test split; 0: all."""
+    """name: of a task. examples: the first so many of its test split; 0: all."""
     import torch
 
     from aireprune.experiments.statistics import interval, paired_p_value
     from aireprune.experiments.timing import speedup, take_turns
     from aireprune.models.evaluation import evaluation_mode
+    from aireprune.tasks import load_task
     from aireprune.tasks.evaluate import forward, per_example
 
-    task = _task(name)
+    task = load_task(name)
     split = task.test.rows(slice(0, examples or None))
     scale = 1.0 if task.language else 100.0
     answers = [per_example(model, task, split) for model in (full, pruned)]
@@ -73,10 +73,3 @@ def measure(full: nn.Module, pruned: nn.Module, name: str, examples: int) -> Mea
         speedup=speedup(times["full"], times["pruned"]),
         threads=torch.get_num_threads(),
     )
-
-
-def _task(name: str) -> Task:
-    from aireprune import embedded
-    from aireprune.tasks import load_task
-
-    return embedded.digits() if name == "digits" else load_task(name)

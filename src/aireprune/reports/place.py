@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aireprune.errors import AireError
 from aireprune.files.single import beside
+from aireprune.zoo import PREFIX, is_zoo_name
 
 
 def place_of(what: object, out: str | Path | None, name: str = "report.html") -> Path:
@@ -18,7 +19,9 @@ def place_of(what: object, out: str | Path | None, name: str = "report.html") ->
 
 
 def page_path(what: Path, name: str = "report.html") -> Path:
-    """In the folder of what it is about, or beside the file: NAME.report.html."""
+    """In the folder of what it is about, or beside the file: NAME.report.html; for a model of the zoo, here."""
+    if is_zoo_name(what):  # nothing is written into the package
+        return Path(f"{str(what).removeprefix(PREFIX)}.{name}")
     if what.is_dir():
         return what / name
     if what.suffix == ".json":  # of a plan: plan.json, or NAME.plan.json beside a checkpoint

@@ -12,13 +12,16 @@ from aireprune.reports.place import page_path
 from aireprune.reports.subject import AnySource, find_subject
 
 
-def present_sweep(folder: Path, original: AnySource) -> tuple[str, ...]:
-    """Write report.html and, where matplotlib is installed, curves.svg and profile-VARIANT.svg; what to say about it."""
+def present_sweep(folder: Path, original: AnySource | None = None) -> tuple[str, ...]:
+    """Write report.html and, where matplotlib is installed, curves.svg and profile-VARIANT.svg; what to say about it.
+
+    original: the model that was swept; by default the one that the sweep names, if it is there.
+    """
     from aireprune.experiments.figures import draw_sweep
 
-    subject = find_subject(folder, original)
-    assert subject.sweep is not None
     try:
+        subject = find_subject(folder, original)
+        assert subject.sweep is not None
         write_page(document_of(subject), page_path(folder))
     except AireError as problem:  # hours of work are in the folder: they count, the page does not
         return (f"no report was written. {problem}",)

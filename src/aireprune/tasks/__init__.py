@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aireprune.errors import AireError
-from aireprune.tasks import images, language, listops, pathfinder, retrieval, speech, text
+from aireprune.tasks import digits, images, language, listops, pathfinder, retrieval, speech, text
 from aireprune.tasks.base import Batch, Split, Task
 from aireprune.tasks.own import own_task
 
@@ -25,6 +25,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "speech-8k": speech.speech_8k,
     "speech-mini": speech.speech_mini,
     "smnist": images.smnist,
+    "digits": digits.digits,
     "lm": language.lm,
     "lm-mini": language.lm_mini,
     "scifar_rgb": images.scifar_rgb,

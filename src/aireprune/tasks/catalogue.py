@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aireprune.tasks import TASKS, images, language, listops, pathfinder, retrieval, speech, text
 from aireprune.tasks.base import locate
 
+EMBEDDED = ("digits",)  # part of the package
 GENERATED = ("listops", "listops-mini", "pathfinder", "pathfinder-mini", "pathx")
 PLACES: dict[str, tuple[str, ...]] = {
     "listops": listops.FOLDERS,
@@ -29,7 +30,8 @@ PLACES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ListedTask:
-    """A task as it is listed: data is the file or folder it is read from, "generated", or None if it must be fetched."""
+    """A task as it is listed: data is the file or folder it is read from, "generated", "embedded" if it is part of the
+    package, or None if it must be fetched."""
 
     name: str
     data: str | None
@@ -45,4 +47,4 @@ def _data(name: str) -> str | None:
     path = locate(PLACES.get(name, ()))
     if path is not None:
         return str(path)
-    return "generated" if name in GENERATED else None
+    return "generated" if name in GENERATED else "embedded" if name in EMBEDDED else None

@@ -20,6 +20,7 @@ from aireprune.errors import AireError
 from aireprune.models.accelerate import fast_scans
 from aireprune.models.evaluation import evaluation_mode
 from aireprune.models.s5 import S5SSM
+from aireprune.models.together import Together
 from aireprune.tasks.base import Batch, Split, Task
 from aireprune.tasks.fit import check_fit, check_outputs
 
@@ -71,6 +72,17 @@ def per_example(
 
 
 @torch.inference_mode()
+def per_example_of_copies(models: Sequence[nn.Module], task: Task, split: Split) -> list[np.ndarray]:
+    """The same of every model, where all of them are pruned copies of one: what they have in common runs once."""
+    together = Together(models)
+    found = []
+    for part, inputs, first in _parts(models, task, split, None):
+        outputs = together(*_tensors(models[0], inputs))
+        found.append([_metric(task, _checked(logits, task, part, first), part) for logits in outputs])
+    return [np.concatenate(values) for values in zip(*found, strict=True)]
+
+
+@torch.inference_mode()
 def compare(
     model: nn.Module,
     full: nn.Module,
@@ -112,6 +124,17 @@ def _outputs(
     models: Sequence[nn.Module], task: Task, split: Split, batch: int | None, report: Report
 ) -> Iterator[tuple[Split, list[Tensor]]]:
     """Batch by batch, the examples and the logits of every model for them, single precision on the CPU."""
+    done = 0
+    for part, inputs, first in _parts(models, task, split, batch):
+        yield part, [_checked(_logits(model, inputs), task, part, first) for model in models]
+        done += len(part)
+        report(done, len(split))
+
+
+def _parts(
+    models: Sequence[nn.Module], task: Task, split: Split, batch: int | None
+) -> Iterator[tuple[Split, Batch, int]]:
+    """Batch by batch, the examples, the inputs they make and the first one's number, while the models can be run."""
     for model, name in zip(models, ("The model", "The full model"), strict=False):
         check_fit(model, task, name)
     if not len(split):
@@ -127,8 +150,7 @@ def _outputs(
             part = split.rows(slice(first, first + step))
             inputs = task.batch(part)
             _check_inputs(task, inputs.x, first)
-            yield part, [_checked_logits(model, task, inputs, part, first) for model in models]
-            report(min(first + step, len(split)), len(split))
+            yield part, inputs, first
 
 
 def _examples_at_once(task: Task) -> int:
@@ -136,17 +158,23 @@ def _examples_at_once(task: Task) -> int:
     return max(1, min(BATCH_TOKENS // task.length, BATCH_OUTPUTS // outputs))
 
 
-def _logits(model: nn.Module, batch: Batch) -> Tensor:
+def _tensors(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    """Inputs and lengths on the model's device."""
     device = next(model.parameters()).device
-    x = torch.from_numpy(batch.x).to(device)
-    out = model(x) if batch.lengths is None else model(x, torch.from_numpy(batch.lengths).to(device))
+    lengths = None if batch.lengths is None else torch.from_numpy(batch.lengths).to(device)
+    return torch.from_numpy(batch.x).to(device), lengths
+
+
+def _logits(model: nn.Module, batch: Batch) -> Tensor:
+    x, lengths = _tensors(model, batch)
+    out = model(x) if lengths is None else model(x, lengths)
     logits: Tensor = getattr(out, "logits", out)  # transformers models return more than logits
     return logits
 
 
-def _checked_logits(model: nn.Module, task: Task, inputs: Batch, part: Split, first: int) -> Tensor:
-    """first: the number of the part's first example."""
-    logits = _logits(model, inputs).float().cpu()
+def _checked(logits: Tensor, task: Task, part: Split, first: int) -> Tensor:
+    """The logits in single precision on the CPU. first: the number of the part's first example."""
+    logits = logits.float().cpu()
     check_outputs(logits, task, part)
     if not torch.isfinite(logits).all():
         raise AireError(

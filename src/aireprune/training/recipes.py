@@ -34,10 +34,13 @@ class Recipe:
     examples: int = 0  # use only the first so many training examples; 0: all
     validate: int = 0  # validate on the first so many examples after every epoch; 0: all
     precision: str = "float32"  # or bf16: autocast, with float32 weights and scans
+    hankel: float = 0.0  # weight of the sum of Hankel singular values in the loss (`aireprune.training.hankel`)
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise AireError(f"The precision is {self.precision!r}, expected one of {', '.join(PRECISIONS)}.")
+        if not 0 <= self.hankel < math.inf:
+            raise AireError(f"The weight of the Hankel singular values is hankel={self.hankel}, expected 0 or more.")
 
     def rate(self, step: int, steps: int) -> float:
         """Share of the peak learning rate at a step: linear warm-up, then cosine to zero."""
@@ -59,6 +62,7 @@ class RecipeChanges:
     precision: str | None = None
     seed: int | None = None
     examples: int | None = None
+    hankel: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

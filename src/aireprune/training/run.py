@@ -19,6 +19,7 @@ from aireprune.files.writing.atomic import atomic_path
 from aireprune.models.create import AnyConfig, new_model
 from aireprune.tasks.base import Split, Task
 from aireprune.tasks.evaluate import evaluate
+from aireprune.training.hankel import check_regularised, hankel_sum
 from aireprune.training.optimizer import new_optimizer, restore, set_rate
 from aireprune.training.precision import check_precision, loss_of
 from aireprune.training.recipes import Recipe
@@ -45,6 +46,8 @@ class Run:
             raise AireError(f"A batch of {recipe.batch} is larger than the {len(task.train)} training examples.")
         workers.share(recipe.batch)
         self.model = new_model(config, recipe.seed).to(workers.device)
+        if recipe.hankel:
+            check_regularised(self.model)
         self.settings = {"task": task.name, "config": config.to_dict(), "recipe": asdict(recipe)}
         self.settings["family"] = str(self.model.family)
         self.optimizer = new_optimizer(self.model, recipe)
@@ -99,6 +102,8 @@ class Run:
         set_rate(self.optimizer, self.recipe.rate(self.step, self.steps))
         torch.manual_seed((self.recipe.seed * 1_000_003 + self.step) * self.workers.count + self.workers.rank)
         loss = loss_of(self.parallel, self.task, batch, self.recipe, self.workers.device)
+        if self.recipe.hankel:
+            loss = loss + self.recipe.hankel * hankel_sum(self.model).to(loss.dtype)
         if not torch.isfinite(loss):
             raise AireError(
                 f"The loss is {loss.item()} at step {self.step}: try a smaller learning rate (lr=, ssm_lr=)."

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aireprune import embedded
-from aireprune.errors import AireError
+from aireprune import zoo
 from aireprune.experiments.paper.models import ABLATED, ZOO, ZooModel, ablation_request, sweep_request
 
 ROOT = Path(__file__).parents[3]
@@ -17,12 +16,8 @@ RESULTS = ROOT / "docs" / "results"
 
 def test_where_models_are(tmp_path):
     model = ZooModel("image", "s5")
-    assert model.path(ROOT / "zoo", "mini") == ROOT / "zoo" / "image-s5"
-    assert model.find(tmp_path, "mini") is None
-    with pytest.raises(AireError, match=r"image-s5: it is trained on image with family='s5' and recipe='mini'"):
-        model.path(tmp_path, "mini")
-    digits = ZooModel("smnist", "s5")
-    assert (digits.find(tmp_path, "mini"), digits.find(tmp_path, "paper")) == (embedded.MODEL, None)
+    assert model.find(zoo.FOLDER) == zoo.FOLDER / "image-s5"
+    assert model.find(tmp_path) is None
     assert (model.task("mini"), ZooModel("text", "s5").task("mini")) == ("image", "text-mini")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from aireprune import zoo
 from aireprune.experiments.paper import models, page
 from aireprune.experiments.paper.page import render
 from aireprune.experiments.paper.reproduction import plan_reproduction
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_page_in_docs_is_what_the_data_in_docs_gives(tmp_path):
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "results")
     shutil.copy(ROOT / "docs" / "results.md", tmp_path)  # with its reading
-    render(plan_reproduction("all", "mini", ROOT / "zoo", tmp_path))
+    render(plan_reproduction("all", "mini", zoo.FOLDER, tmp_path))
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
     if (
         f"Matplotlib v{matplotlib.__version__},"

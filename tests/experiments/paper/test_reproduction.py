@@ -9,6 +9,7 @@ import pytest
 from aireprune.errors import AireError
 from aireprune.experiments.paper.models import ZOO
 from aireprune.experiments.paper.reproduction import ITEMS, plan_reproduction
+from aireprune.zoo import FOLDER
 
 
 def planned(item, recipe="mini", only=()):
@@ -24,6 +25,28 @@ def test_items_and_their_models():
     assert planned("table1").ablated == ()
     assert [model.name for model in planned("ablations").ablated] == ["listops-s5", "pathfinder-s5", "listops-s4d"]
     assert (planned("ablations").sweeps, planned("curves").sweeps) == (False, True)
+
+
+def own(*models, only=()):
+    return plan_reproduction("table1", "mini", Path("nowhere"), Path("docs"), only, models)
+
+
+def test_models_of_the_users_take_the_place_of_ours():
+    wanted = own("listops=zoo:image-s5", "text-s5=zoo:text-s5")  # which task a checkpoint is good at is not looked at
+    assert [model.name for model in wanted.models] == ["listops-s5", "text-s5"]
+    assert [wanted.path(model) for model in wanted.models] == [FOLDER / "image-s5", FOLDER / "text-s5"]
+    wanted = own("listops=zoo:image-s5", only=["listops-s5", "image-s5"])
+    assert [wanted.find(model) for model in wanted.models] == [FOLDER / "image-s5", None]
+    with pytest.raises(AireError, match=r"image-s5: it is trained on image with family='s5' and recipe='mini'"):
+        wanted.path(wanted.models[1])
+    for text, mention in (
+        ("listops", "TASK=PATH or NAME=PATH, not 'listops'"),
+        ("lm=zoo:image-s5", "no S5 model of 'lm'"),
+        ("listops=nowhere", "nowhere"),
+        ("listops=zoo:listops-s4d", "table1 is not about listops-s4d"),
+    ):
+        with pytest.raises(AireError, match=mention):
+            own(text)
 
 
 def test_what_there_is_not():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aireprune.experiments import sweep
+from aireprune.experiments.judging import Judge
 from aireprune.experiments.paper.reproduction import plan_reproduction
 from aireprune.experiments.paper.run import gather
 
@@ -17,7 +17,7 @@ def test_sweeps_and_ablations_are_done_once(small_zoo, tmp_path, monkeypatch):
     assert found == {f"{name}/summary.json" for name in ("image-s5", "text-s5", "ablations/image-s5")}
     assert steps[0] == ("image-s5: random at 50%", 1, 3 + 3)
     assert ("image-s5 ablations: aire epsilon=0.01 at 50%", 2, 2) in steps
-    monkeypatch.setattr(sweep, "judge", lambda *a: pytest.fail("a cell was done again"))
+    monkeypatch.setattr(Judge, "__call__", lambda *a: pytest.fail("a cell was done again"))
     gather(wanted, lambda *step: None)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aireprune import zoo
 from aireprune.experiments.paper.reproduction import plan_reproduction
 from aireprune.experiments.paper.tables import averages, matched_table, safe_table
 
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def kept():
     """The models and summaries of docs/results."""
-    wanted = plan_reproduction("all", "mini", ROOT / "zoo", ROOT / "docs")
+    wanted = plan_reproduction("all", "mini", zoo.FOLDER, ROOT / "docs")
     return wanted, {model.name: wanted.summary(model) for model in wanted.models}
 
 
@@ -33,7 +34,7 @@ def test_safe_ratios_are_those_of_the_summaries(kept):
             ratios = [summaries[model.name].variants[name].safe_ratio for model in wanted.of_family("s5")]
             assert [cell.split(":")[0] for cell in row] == [f"{ratio:.0%}" for ratio in ratios]
     assert found["*paper, S5 at its scale: aire*"][1] == "80%: 88.24"
-    assert safe_table("table1", "s5", plan_reproduction("table2", "mini", ROOT / "zoo", ROOT / "docs"), {}) == ""
+    assert safe_table("table1", "s5", plan_reproduction("table2", "mini", zoo.FOLDER, ROOT / "docs"), {}) == ""
 
 
 def test_every_variant_has_a_row_and_aire_no_mark(kept):

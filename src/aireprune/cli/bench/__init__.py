@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aireprune.cli.bench import checkpoint, layer, mamba, model, s4d, scaling, train
+from aireprune.cli.bench import checkpoint, export, layer, mamba, model, s4d, scaling, step, train
 
 COMMANDS = (
     checkpoint.checkpoint,
@@ -14,6 +14,8 @@ COMMANDS = (
     scaling.scaling,
     mamba.mamba,
     s4d.s4d,
+    export.export,
+    step.step,
 )
 
 app = typer.Typer(help="Measurements on this machine, as ratios within one run.", no_args_is_help=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aireprune import embedded
 from aireprune.calibration.inputs import COUNT
-from aireprune.errors import AireError
 from aireprune.experiments.request import SweepRequest
 from aireprune.experiments.variants import Variant
 from aireprune.training.recipes import task_name
@@ -36,22 +34,10 @@ class ZooModel:
     def task(self, recipe: str) -> str:
         return task_name(self.base, recipe)
 
-    def find(self, zoo: Path, recipe: str) -> Path | None:
-        """Where the model is, if it is there; the digit classifier that comes with the package is its own."""
+    def find(self, zoo: Path) -> Path | None:
+        """Where the model is, if it is there."""
         found = zoo / self.name
-        if (found / "config.json").is_file():
-            return found
-        return embedded.MODEL if self.name == "smnist-s5" and recipe == "mini" else None
-
-    def path(self, zoo: Path, recipe: str) -> Path:
-        """The same; a model that is missing is an error."""
-        found = self.find(zoo, recipe)
-        if found is None:
-            raise AireError(
-                f"There is no model {zoo / self.name}: it is trained on {self.base} with family={self.family!r} and "
-                f"recipe={recipe!r}."
-            )
-        return found
+        return found if (found / "config.json").is_file() else None
 
 
 ZOO: dict[str, tuple[ZooModel, ...]] = {

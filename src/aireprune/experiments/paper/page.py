@@ -70,7 +70,7 @@ def _head(recipe: str) -> str:
     drop, made = f"{DROP[recipe]:g}", command("aire reproduce all", {"recipe": recipe})
     return f"""# Results
 
-Made by `{made} -o docs` from the models in `zoo/`; the data is in `docs/results`. Nothing is
+Made by `{made} -o docs` from the models of `aire zoo`; the data is in `docs/results`. Nothing is
 retrained. Safe ratio: the largest of 10, 20, … 90 % that costs at most {drop} points of accuracy ({drop} % of the bits per
 byte) on validation examples, with every smaller ratio within the bound too. Everything shown is measured on test examples
 that no choice has seen ({counts}); brackets are 95 % intervals. The paper's figures are of another scale

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from aireprune.errors import AireError
 from aireprune.experiments.paper.models import ABLATED, ZOO, ZooModel
 from aireprune.experiments.summary import Summary
+from aireprune.pruning.source import open_file
 from aireprune.training.recipes import check_name
+from aireprune.zoo import locate
 
 ITEMS = {
     "table1": "S5: the ratio each method is safe at, and the accuracy there",
@@ -27,12 +29,14 @@ TABLE_FAMILIES = {"table1": ("s5",), "table2": ("s4d", "mamba"), "table3": ("s5"
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """zoo: the folder of trained models. out: gets results.md, and the data and figures in results/."""
+    """zoo: the folder of trained models. own: checkpoints of the user's that take the place of models, by their names.
+    out: gets results.md, and the data and figures in results/."""
 
     items: frozenset[str]
     models: tuple[ZooModel, ...]
     recipe: str
     zoo: Path
+    own: Mapping[str, Path]
     out: Path
 
     @property
@@ -56,9 +60,19 @@ class Reproduction:
     def of_family(self, family: str) -> tuple[ZooModel, ...]:
         return tuple(model for model in self.models if model.family == family)
 
+    def find(self, model: ZooModel) -> Path | None:
+        """Where the trained model is, if it is there."""
+        return self.own.get(model.name) or model.find(self.zoo)
+
     def path(self, model: ZooModel) -> Path:
-        """Of the trained model."""
-        return model.path(self.zoo, self.recipe)
+        """The same; a model that is missing is an error."""
+        found = self.find(model)
+        if found is None:
+            raise AireError(
+                f"There is no model {self.zoo / model.name}: it is trained on {model.base} with family={model.family!r} "
+                f"and recipe={self.recipe!r}."
+            )
+        return found
 
     def sweep_folder(self, model: ZooModel) -> Path:
         return self.data / model.name
@@ -70,9 +84,21 @@ class Reproduction:
         return Summary.load(self.sweep_folder(model) / "summary.json")
 
 
-def plan_reproduction(item: str, recipe: str, zoo: Path, out: Path, only: Iterable[str] = ()) -> Reproduction:
-    """item: one of ITEMS, or all. only: names of models, of all that the item is about if there is none."""
+def plan_reproduction(
+    item: str,
+    recipe: str,
+    zoo: Path,
+    out: Path,
+    only: Iterable[str] = (),
+    own: Iterable[str] = (),
+) -> Reproduction:
+    """item: one of ITEMS, or all. only: names of models; by default those of `own`, or all that the item is about.
+
+    own: checkpoints of the user's, 'listops-s5=PATH', or 'listops=PATH' for one of the family that it is found to be.
+    """
     check_name(recipe)
+    paths = dict(_own_model(text, recipe) for text in own)
+    only = tuple(only) or tuple(paths)
     if item != "all" and item not in ITEMS:
         raise AireError(f"There is no table or figure {item!r}. Choose all or one of {', '.join(ITEMS)}.")
     items = frozenset(ITEMS if item == "all" else (item,))
@@ -82,4 +108,24 @@ def plan_reproduction(item: str, recipe: str, zoo: Path, out: Path, only: Iterab
         raise AireError(f"There is no model {', '.join(unknown)} in recipe {recipe}. Models: {', '.join(names)}.")
     families = {family for wanted in items for family in TABLE_FAMILIES.get(wanted, FAMILIES)}
     chosen = tuple(m for m in ZOO[recipe] if m.family in families and (not only or m.name in only))
-    return Reproduction(items=items, models=chosen, recipe=recipe, zoo=zoo, out=out)
+    if not chosen:
+        raise AireError(f"{item} is not about {', '.join(only)}.")
+    return Reproduction(items=items, models=chosen, recipe=recipe, zoo=zoo, own=paths, out=out)
+
+
+def _own_model(text: str, recipe: str) -> tuple[str, Path]:
+    """'listops=PATH' -> the name of the model that it stands for, and where it is."""
+    name, equals, where = text.partition("=")
+    if not (name and equals and where):
+        raise AireError(f"A model of your own is given as TASK=PATH or NAME=PATH, not {text!r}.")
+    path = locate(where)
+    known = {model.name: model for model in ZOO[recipe]}
+    if name not in known:
+        family = open_file(path).layers[0].family
+        if f"{name}-{family}" not in known:
+            raise AireError(
+                f"The tables have no {FAMILIES.get(family, family)} model of {name!r} with recipe={recipe!r}. Models: "
+                f"{', '.join(known)}."
+            )
+        name = f"{name}-{family}"
+    return name, path

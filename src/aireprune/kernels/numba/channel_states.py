@@ -11,14 +11,16 @@ from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
 
 
 @kernel(parallel=True, fastmath=FAST)
-def channel_states(lr, li, u, first, stride, backward, at, out):
-    """x_t = lam * x_{t-1} + u_t of every channel, at t = first, first + stride, …, written into out from column `at` on.
+def channel_states(poles, u, index, steps, backward, at, out):
+    """x_t = lam * x_{t-1} + u_t of some channels, at t = first, first + stride, …, written into out from column `at` on.
 
-    lr, li (channels, m) poles; u (channels, batch, L); out (channels, batch, rows, columns) gets [Re | Im] in its own
-    precision. backward: against time.
+    poles: Re and Im, (channels, m); u (batch, L, h); index (channels,): the columns of u that drive them; steps: first and
+    stride; out (channels, batch, rows, columns) gets [Re | Im] in its own precision. backward: against time.
     """
-    channels, batch, length = u.shape
-    m = lr.shape[1]
+    lr, li = poles
+    first, stride = steps
+    batch, length = u.shape[:2]
+    channels, m = lr.shape
     for job in prange(channels * batch):
         register = flush_denormals()
         c, b = job // batch, job % batch
@@ -28,7 +30,7 @@ def channel_states(lr, li, u, first, stride, backward, at, out):
         until = first + 1 if not backward else 1 + (length - 1 - first) % stride
         row = 0 if not backward else (length - 1 - first) // stride
         for step in range(length):
-            drive = u[c, b, length - 1 - step if backward else step]
+            drive = u[b, length - 1 - step if backward else step, index[c]]
             for i in range(m):
                 r = pole_re[i] * sr[i] - pole_im[i] * si[i] + drive
                 s = pole_re[i] * si[i] + pole_im[i] * sr[i]

@@ -47,7 +47,10 @@ _start_threads()
 
 
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: `numba.njit` with these options, cached; a parallel kernel uses no more threads than torch may."""
+    """A decorator: `numba.njit` with these options, cached; a parallel kernel uses no more threads than torch may.
+
+    Other Python threads run while a kernel does.
+    """
 
     def decorate(function: Callable[..., Any]) -> Any:
         compiled = _compile(function, options)
@@ -100,7 +103,7 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     settings: Any = numba.config
     chosen = settings.CACHE_DIR  # the user's, if there is one
     settings.CACHE_DIR = _folder(chosen)
-    compiled: Any = numba.njit(**options)(function)
+    compiled: Any = numba.njit(nogil=True, **options)(function)
     try:
         compiled._cache = _Kept(function)
     except RuntimeError:  # nothing can be written anywhere: every process compiles for itself

@@ -106,3 +106,27 @@ def _sigmoid(x):
 @njit(error_model="numpy")
 def _sigmoid_f32(x):
     return np.float32(1) / (np.float32(1) + _exp2_f32(min(-x * np.float32(LOG2E), np.float32(126))))
+
+
+def normal_cdf(x):
+    """(1 + erf(x / sqrt 2)) / 2, the factor of the exact GELU, to 1e-7 (Abramowitz and Stegun 7.1.26)."""
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+@overload(normal_cdf)
+def _normal_cdf(x):
+    if x == types.float32:
+        return lambda x: _normal_cdf_f32(x)
+    return lambda x: 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+_ERFC = [np.float32(c / 2) for c in (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)]
+_E1, _E2, _E3, _E4, _E5 = _ERFC
+_ERFC_SCALE = np.float32(0.3275911 / math.sqrt(2))
+
+
+@njit(error_model="numpy")
+def _normal_cdf_f32(x):
+    t = np.float32(1) / (np.float32(1) + _ERFC_SCALE * abs(x))
+    tail = t * (_E1 + t * (_E2 + t * (_E3 + t * (_E4 + t * _E5)))) * _exp2_f32(np.float32(-LOG2E / 2) * x * x)
+    return tail if x < np.float32(0) else np.float32(1) - tail

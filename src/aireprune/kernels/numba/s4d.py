@@ -110,7 +110,7 @@ def _make_correlate(modes):
     return correlate
 
 
-_advance_4, _advance_2, _advance_1 = _make_advance(4), _make_advance(2), _make_advance(1)
+advance_4, advance_2, advance_1 = _make_advance(4), _make_advance(2), _make_advance(1)
 _correlate_2, _correlate_1 = _make_correlate(2), _make_correlate(1)
 
 
@@ -215,13 +215,13 @@ def scan(params, start, channel, run, skip, u, y, parts, reverse):
                 _scale_rows(gain, ub, yb, steps)
                 m, end = start[g], start[g + 1]
                 while end - m >= 4:
-                    _advance_4(params, state, ub, yb, m, steps)
+                    advance_4(params, state, ub, yb, m, steps)
                     m += 4
                 if end - m >= 2:
-                    _advance_2(params, state, ub, yb, m, steps)
+                    advance_2(params, state, ub, yb, m, steps)
                     m += 2
                 if end > m:
-                    _advance_1(params, state, ub, yb, m, steps)
+                    advance_1(params, state, ub, yb, m, steps)
                 valid = min(width, h - g * width)
                 _scatter(yb, b, base, steps, reverse, channel[g], valid, run[g], y)
         restore_denormals(register)

@@ -103,7 +103,7 @@ _ROW = (
     "x", "dt", "y", "row", "ahead", "z", "gate_row", "gate_ahead", "bias", "skip", "delta", "h", "pole", "B", "C",
     "states", "n", "vectors",
 )  # fmt: skip
-_advance_gated, _advance = _make_row(True), _make_row(False)
+advance_gated, advance_ungated = _make_row(True), _make_row(False)
 
 
 @kernel(parallel=True, error_model="numpy")  # no fast-math: Lanes.exp2 must not be simplified
@@ -137,23 +137,23 @@ def selective_forward(x, dt, A, B, C, D, bias, z, gated, state, y, z_column, wid
                 now_dt[:w], now_x[:w] = flat_dt[at : at + w], flat_x[at : at + w]
                 if gated:
                     now_z[:w] = flat_z[gate_at : gate_at + w]
-                    _advance_gated(
+                    advance_gated(
                         now_x, now_dt, now_dt, 0, 0, now_z, 0, 0,
                         shift, skip, delta, h, pole, B, C, states, n_states, vectors,
                     )  # fmt: skip
                 else:
-                    _advance(
+                    advance_ungated(
                         now_x, now_dt, now_dt, 0, 0, now_x, 0, 0,
                         shift, skip, delta, h, pole, B, C, states, n_states, vectors,
                     )  # fmt: skip
                 flat_y[at : at + w] = now_dt[:w]
             elif gated:
-                _advance_gated(
+                advance_gated(
                     flat_x, flat_dt, flat_y, at, channels, flat_z, gate_at, gate_channels,
                     shift, skip, delta, h, pole, B, C, states, n_states, vectors,
                 )  # fmt: skip
             else:
-                _advance(
+                advance_ungated(
                     flat_x, flat_dt, flat_y, at, channels, flat_x, at, channels,
                     shift, skip, delta, h, pole, B, C, states, n_states, vectors,
                 )  # fmt: skip

@@ -56,7 +56,7 @@ def _make_tile(states):
     return tile
 
 
-_tile_8, _tile_1 = _make_tile(8), _make_tile(1)
+tile_8, tile_1 = _make_tile(8), _make_tile(1)
 
 
 @kernel(parallel=True, fastmath=FAST, error_model="numpy")
@@ -89,13 +89,13 @@ def ssd_forward(x, dt, A, B, C, D, bias, low, high, state, y):
             for column in range(0, padded, lane_count):
                 n = 0
                 while n_states - n >= 8:
-                    _tile_8(
+                    tile_8(
                         s, n * padded + column, dx, out, column, padded, decay, flat_b, flat_c, first + n,
                         groups * n_states, steps,
                     )  # fmt: skip
                     n += 8
                 while n < n_states:
-                    _tile_1(
+                    tile_1(
                         s, n * padded + column, dx, out, column, padded, decay, flat_b, flat_c, first + n,
                         groups * n_states, steps,
                     )  # fmt: skip

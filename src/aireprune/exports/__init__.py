@@ -1,0 +1,1 @@
+"""Models as files that other engines run: ONNX, GGUF and torch.export."""

@@ -1,0 +1,1 @@
+"""Mamba and Mamba-2 folders as GGUF files for llama.cpp."""

@@ -1,0 +1,1 @@
+"""Models as ONNX graphs, written operator by operator from their weights, in real arithmetic."""

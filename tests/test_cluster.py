@@ -1,0 +1,118 @@
+"""A cluster of two nodes: sweeps have the same rows, whatever is killed on the way, and shards the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import toy_experiments
+
+pytest.importorskip("ray")
+
+import ray
+from ray_cluster import two_nodes
+from sharded_models import contents, make_sharded
+
+import aireprune
+from aireprune.cluster import connect
+from aireprune.errors import AireError
+from aireprune.experiments.on_ray import runner
+from aireprune.experiments.request import SweepRequest
+from aireprune.experiments.sweep import Setting, run_sweep
+from aireprune.experiments.variants import make_variants
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"
+)
+REQUEST = SweepRequest(
+    variants=(
+        *make_variants(("aire", "last", "random"), ("truncate",), False),
+        *make_variants(("aire",), ("balanced",), True),
+    ),
+    ratios=(0.25, 0.5, 0.75),
+    seeds=4,
+)
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    with two_nodes() as found:
+        yield found
+
+
+def lines(folder):
+    return sorted((folder / "cells.jsonl").read_text().splitlines())
+
+
+def test_rows_survive_a_lost_worker_and_a_lost_node(nodes, tmp_path):
+    model, task = toy_experiments.classification()
+    run_sweep(model, task, REQUEST, tmp_path / "here")
+    killed = []
+
+    def kill(found, done, total):
+        if not killed and done < total:
+            nodes.kill_worker()
+            killed.append("worker")
+        elif killed == ["worker"]:
+            nodes.kill_node()
+            killed.append("node")
+
+    summary = run_sweep(model, task, REQUEST, tmp_path / "there", kill, Setting(run=runner(nodes.address)))
+    assert killed == ["worker", "node"]
+    assert lines(tmp_path / "there") == lines(tmp_path / "here")
+    assert summary.to_dict() == json.loads((tmp_path / "here" / "summary.json").read_text())
+    nodes.replace_node()
+
+
+def test_a_killed_driver_is_taken_up_again(nodes, tmp_path):
+    model, task = toy_experiments.classification()
+    aireprune.save(model, tmp_path / "model")
+    toy_experiments.save_task(task, tmp_path / "task.npz")
+    choices = ["--methods", "aire,random", "--ratios", "0.2,0.4,0.6,0.8", "--seeds", "12"]
+    start = [sys.executable, "-m", "aireprune", "sweep", tmp_path / "model", "--task", tmp_path / "task.npz", *choices]
+    cells = tmp_path / "there" / "cells.jsonl"
+    driver = subprocess.Popen([*start, "-o", tmp_path / "there", "--ray", nodes.address], start_new_session=True)
+    while driver.poll() is None and not (cells.is_file() and cells.read_text().count("\n") >= 2):
+        time.sleep(0.005)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    begun = cells.read_text().count("\n")
+    aireprune.sweep(tmp_path / "model", str(tmp_path / "task.npz"), tmp_path / "there", methods=["aire", "random"],
+                    ratios=[0.2, 0.4, 0.6, 0.8], seeds=12, ray=nodes.address)  # fmt: skip
+    aireprune.sweep(tmp_path / "model", str(tmp_path / "task.npz"), tmp_path / "here", methods=["aire", "random"],
+                    ratios=[0.2, 0.4, 0.6, 0.8], seeds=12)  # fmt: skip
+    assert 2 <= begun <= 1 + 4 * 13
+    assert lines(tmp_path / "there") == lines(tmp_path / "here")
+
+
+def test_sharded_pruning_is_bit_identical(nodes, tmp_path):
+    source = make_sharded(tmp_path / "in")
+    aireprune.prune_file(source, tmp_path / "here", ratio=0.5)
+    aireprune.prune_file(source, tmp_path / "there", ratio=0.5, ray=nodes.address)
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "in", "there"]
+
+
+def test_what_a_node_lacks_is_one_sentence(nodes, tmp_path):
+    model, task = toy_experiments.classification()
+    request = SweepRequest(variants=make_variants(("aire",), ("truncate",), True), ratios=(0.5,), calibrate="gone.npy")
+    with pytest.raises(AireError, match=r"On a node of the cluster: .*gone\.npy"):
+        run_sweep(model, task, request, tmp_path, setting=Setting(run=runner(nodes.address)))
+
+
+def test_versions_that_differ_are_refused(nodes, monkeypatch):
+    connect(nodes.address)
+    monkeypatch.setattr("aireprune.cluster.VERSION", "9.9")
+    with pytest.raises(AireError, match=r"has aireprune 0\.1\.0, this process 9\.9: their rows could differ"):
+        connect(nodes.address)
+
+
+def test_no_cluster_at_the_address(nodes):
+    ray.shutdown()
+    with pytest.raises(AireError, match=r"There is no Ray cluster at '127\.0\.0\.1:1' that can be used"):
+        connect("127.0.0.1:1")

@@ -1,0 +1,93 @@
+"""What docs/scaling.md is made of: processor seconds per cell of a sweep, per byte of a checkpoint, per calibration token.
+
+    AIRE_DATA=… python tools/scaling.py
+
+One thread, and processor time instead of wall time, so that other work on the machine counts little.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+import aireprune
+from aireprune.experiments.judging import Judge
+from aireprune.experiments.request import FULL, Cell, make_sweep_request
+from aireprune.experiments.variants import Variant
+from aireprune.pruning.source import open_file
+from aireprune.tasks import load_task
+
+HIDDEN, INNER, STATES, RANK, LAYERS, SHARDS = 1024, 2048, 16, 64, 12, 4
+
+
+def seconds(function, *arguments):
+    """Processor seconds of this process, and what the function returns."""
+    began = time.process_time()
+    found = function(*arguments)
+    return time.process_time() - began, found
+
+
+def sweep_costs() -> None:
+    model, task = open_file(Path("zoo/listops-s5")).build(), load_task("listops-mini")
+    request = make_sweep_request({"ratios": [0.1, 0.5, 0.9]})
+    judge, cells = Judge(model, task, request), list(request.cells())
+    start, _ = seconds(judge, [FULL])
+    alone, _ = seconds(lambda: [judge([cell]) for cell in cells])
+    together, _ = seconds(judge, cells)
+    pruning, _ = seconds(lambda: [judge._pruner(cell) for cell in cells])
+    print(f"first cell of a process: {start:.2f} s more or less; then per cell: alone {alone / len(cells):.3f} s, ")
+    print(f"of {len(cells)} together {together / len(cells):.3f} s, of which pruning {pruning / len(cells):.3f} s")
+    calibrated = Variant.of("aire", "balanced", True)
+    first, _ = seconds(judge._pruner, Cell(calibrated, 0.3))
+    more, _ = seconds(judge._pruner, Cell(calibrated, 0.5))
+    tokens = request.calibrate_count * task.length
+    print(
+        f"calibration: {first:.2f} s, another ratio {more:.2f} s, for {tokens} tokens: {more / tokens * 1e6:.1f} µs per token"
+    )
+
+
+def byte_costs() -> None:
+    with tempfile.TemporaryDirectory() as room:
+        source = _checkpoint(Path(room) / "in")
+        size = sum(path.stat().st_size for path in source.glob("*.safetensors"))
+        cost, _ = seconds(lambda: aireprune.prune_file(source, Path(room) / "out", ratio=0.5))
+        print(f"pruning {size / 1e6:.0f} MB: {cost:.2f} s, {cost / size * 1e9:.2f} s per GB")
+
+
+def _checkpoint(folder: Path) -> Path:
+    rng, arrays = np.random.default_rng(0), {}
+    for number in range(LAYERS):
+        shapes = {
+            "A_log": (INNER, STATES), "D": (INNER,), "conv1d.weight": (INNER, 1, 4), "conv1d.bias": (INNER,),
+            "in_proj.weight": (2 * INNER, HIDDEN), "x_proj.weight": (RANK + 2 * STATES, INNER),
+            "dt_proj.weight": (INNER, RANK), "dt_proj.bias": (INNER,), "out_proj.weight": (HIDDEN, INNER),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            arrays[f"backbone.layers.{number}.mixer.{name}"] = rng.standard_normal(shape, np.float32) / 8
+    folder.mkdir()
+    names, places = list(arrays), {}
+    for number in range(SHARDS):
+        some = names[number * len(names) // SHARDS : (number + 1) * len(names) // SHARDS]
+        file = f"model-{number + 1:05d}-of-{SHARDS:05d}.safetensors"
+        save_file({name: arrays[name] for name in some}, folder / file)
+        places |= dict.fromkeys(some, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    config = {"model_type": "mamba", "state_size": STATES, "hidden_size": HIDDEN, "num_hidden_layers": LAYERS}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    print(f"start: {before.ru_utime + before.ru_stime:.1f} s until everything is imported")
+    byte_costs()
+    sweep_costs()
+    print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
