@@ -81,7 +81,7 @@ def test_every_command_has_help(aire, command):
     ],
 )
 def test_problems_are_one_sentence(aire, monkeypatch, problem, status, sentence):
-    def fail():
+    def fail(prog_name):
         raise problem
 
     monkeypatch.setattr(cli, "app", fail)

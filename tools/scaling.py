@@ -42,15 +42,17 @@ def sweep_costs() -> None:
     alone, _ = seconds(lambda: [judge([cell]) for cell in cells])
     together, _ = seconds(judge, cells)
     pruning, _ = seconds(lambda: [judge._pruner(cell) for cell in cells])
-    print(f"first cell of a process: {start:.2f} s more or less; then per cell: alone {alone / len(cells):.3f} s, ")
-    print(f"of {len(cells)} together {together / len(cells):.3f} s, of which pruning {pruning / len(cells):.3f} s")
+    per = len(cells)
+    print(f"first cell of a process, kernels loaded: {start:.2f} s")
+    print(
+        f"a cell alone: {alone / per:.3f} s; of {per} together: {together / per:.3f} s; its pruning: {pruning / per:.3f} s"
+    )
     calibrated = Variant.of("aire", "balanced", True)
     first, _ = seconds(judge._pruner, Cell(calibrated, 0.3))
     more, _ = seconds(judge._pruner, Cell(calibrated, 0.5))
     tokens = request.calibrate_count * task.length
-    print(
-        f"calibration: {first:.2f} s, another ratio {more:.2f} s, for {tokens} tokens: {more / tokens * 1e6:.1f} µs per token"
-    )
+    each = more / tokens * 1e6
+    print(f"calibration: {first:.2f} s, another ratio {more:.2f} s; {tokens} tokens, {each:.1f} µs per token")
 
 
 def byte_costs() -> None:

@@ -27,8 +27,8 @@ def connect(address: str) -> Any:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env=_environment())
         except (OSError, RuntimeError, ValueError) as problem:
             raise AireError(
-                f"There is no Ray cluster at {address!r} that can be used ({_first_line(problem)}). Start one "
-                "(docs/scaling.md) and give its HOST:PORT, or do without ray=."
+                f"There is no Ray cluster at {address!r} that can be used ({_first_line(problem)}). Start one, and "
+                "give the HOST:PORT of its head, or do without ray=."
             ) from None
     _check_nodes(ray)
     return ray

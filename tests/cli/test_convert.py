@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from json_schema import check
 
 import aireprune
 from aireprune.models.mamba import MambaModel, initialize
@@ -36,6 +37,7 @@ def test_a_head_that_does_not_fit_is_refused_until_there_are_inputs_to_fit_anoth
     assert code == 0
     assert "fitted to the logits" in err
     assert json.loads(out)["fitted_head"]["divergence"] < 0.5
+    check("convert", json.loads(out))
     x = torch.arange(40)[None]
     with torch.no_grad():
         own, converted = (aireprune.load(tmp_path / name)(x) for name in ("own", "out"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from json_schema import check
 
 import aireprune
 from aireprune import embedded
@@ -48,6 +49,7 @@ def test_tables(aire):
 @pytest.mark.usefixtures("computed")
 def test_json(aire):
     document = json.loads(aire("demo", "-o", "here", "--json")[1])
-    keys = ["examples", "full_accuracy", "ratios", "accuracy", "plan", "models", "seconds", "folder"]
+    keys = ["schema", "examples", "full_accuracy", "ratios", "accuracy", "plan", "models", "seconds", "folder"]
     assert list(document) == keys
+    check("demo", document)
     assert document["models"][0]["model"] == "dense"

@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from aireprune.cli import methods
+from aireprune.cli.ending import resumable
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def broken(monkeypatch, tmp_path):
     [
         (EOFError("No data left in file"), 70, "This should not have happened (EOFError: No data left in file)."),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyboardInterrupt("interrupted; so it goes on."), 130, "interrupted; so it goes on."),
         (PermissionError(13, "Permission denied", "a\x1b[31mb"), 1, r"Permission denied: a\x1b[31mb"),
         (MemoryError("8 GB"), 1, "There is not enough memory for this (8 GB)."),
         (KeyError("lam"), 70, "This should not have happened (KeyError: 'lam')."),
@@ -130,3 +132,36 @@ def test_what_the_library_logs_is_a_note(aire, capsys):
     assert aire("methods")[0] == 0  # the second start adds no second handler
     logging.getLogger("aireprune.files").warning("A run that was killed had begun to write %s.", "out\x07")
     assert capsys.readouterr().err == "note: A run that was killed had begun to write out\\x07.\n"
+
+
+def test_work_that_is_kept_says_so_when_it_is_interrupted():
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"^interrupted; the same command goes on where it stopped\.$"),
+        resumable(),
+    ):
+        raise KeyboardInterrupt
+    with pytest.raises(ValueError, match="other"), resumable():
+        raise ValueError("other")
+
+
+def test_quiet_leaves_notes_and_hints_out(aire, monkeypatch):
+    monkeypatch.setenv("AIRE_QUIET", "")
+    assert "Next: " in aire("zoo")[1]
+    code, out, err = aire("-q", "zoo")
+    assert (code, err) == (0, "")
+    assert "Next: " not in out
+
+
+def test_no_colour_where_there_is_no_terminal(s5_file):
+    for variables in ({}, {"NO_COLOR": "1"}):
+        done = run("inspect", s5_file, **variables)
+        assert b"\x1b" not in done.stdout + done.stderr
+
+
+def test_a_shell_can_complete():
+    completed = run(_AIRE_COMPLETE="complete_bash", COMP_WORDS="aire pr", COMP_CWORD="1")
+    assert completed.stdout.split() == [b"prune"]
+    completed = run(_AIRE_COMPLETE="complete_bash", COMP_WORDS="aire prune --method global-h", COMP_CWORD="3")
+    assert completed.stdout.split() == [b"global-hinf"]
+    completed = run(_AIRE_COMPLETE="complete_bash", COMP_WORDS="aire inspect zoo:list", COMP_CWORD="2")
+    assert completed.stdout.split() == [b"zoo:listops-s4d", b"zoo:listops-s5"]

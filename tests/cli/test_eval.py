@@ -46,7 +46,7 @@ def test_a_text(aire, models, text):
     assert code == 0, err
     document = json.loads(out)
     found = aireprune.evaluate(full, text=text, window=50, count=9)
-    assert document == {"model": str(full), "full": None, **json.loads(json.dumps(found.to_dict()))}
+    assert document == {"schema": 1, "model": str(full), "full": None, **json.loads(json.dumps(found.to_dict()))}
     code, out, _ = aire("eval", full, "--text", text, "--window", 50, "--count", 9)
     assert f"{text}: 9 windows of 50 tokens" in out
     assert f"{found.score.metric.value:.4f}" in next(

@@ -54,9 +54,9 @@ def test_the_ratio_that_a_drop_allows(aire, model_and_task, tmp_path):
     code, out, err = aire(*arguments, "-o", tmp_path / "small", "--json")
     assert code == 0, err
     document = json.loads(out)
-    judged = document["accuracy"]
+    judged = document["metric"]
     search = ["ratio", "full_validation", "validation", "tried"]
-    assert list(judged) == ["metric", *search, "full_test", "test", "examples", "evaluation"]
+    assert list(judged) == ["name", *search, "full_test", "test", "examples", "evaluation"]
     assert judged["evaluation"]["score"]["metric"]["value"] == judged["test"]
     assert judged["evaluation"]["against"]["full"]["metric"]["value"] == judged["full_test"] == 1
     assert judged["full_validation"] - judged["validation"] <= 0.2
@@ -90,7 +90,7 @@ def test_a_text_before_and_after(aire, language_model_and_text, tmp_path):
     code, out, err = aire("prune", model, "-o", tmp_path / "small", "--ratio", 0.5, "--text", text, "--json")
     assert code == 0, err
     found = aireprune.evaluate(tmp_path / "small", text=text, against=model)
-    assert json.loads(out)["accuracy"]["evaluation"] == json.loads(json.dumps(found.to_dict()))
+    assert json.loads(out)["metric"]["evaluation"] == json.loads(json.dumps(found.to_dict()))
 
 
 def test_a_drop_of_a_text_is_per_cent_of_bits(aire, language_model_and_text, tmp_path):
@@ -98,11 +98,11 @@ def test_a_drop_of_a_text_is_per_cent_of_bits(aire, language_model_and_text, tmp
     model, text = language_model_and_text
     code, out, err = aire("prune", model, "-o", tmp_path / "small", "--max-drop", 1, "--text", text, "--json")
     assert code == 0, err
-    judged = json.loads(out)["accuracy"]
+    judged = json.loads(out)["metric"]
     half = tmp_path / "half.txt"
     half.write_text(text.read_text()[: 2 * 1024 + 1])  # of five windows, the first two
     expected = aireprune.evaluate(tmp_path / "small", text=half, against=model)
-    assert judged["metric"] == "bits per byte"
+    assert judged["name"] == "bits per byte"
     assert judged["validation"] == pytest.approx(expected.score.metric.value)
     assert judged["full_validation"] == pytest.approx(expected.against.full.metric.value)
     assert judged["validation"] <= 1.01 * judged["full_validation"]

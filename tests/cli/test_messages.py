@@ -58,7 +58,9 @@ def options():
             groups += [each] if hasattr(each, "commands") else []
             found |= {flag for parameter in each.params for flag in parameter.opts if flag.startswith("--")}
     only_here = {"--help", "--out", "--json", "--top", "--dir", "--page", "--suite", "--memory"}
-    return found - only_here - {"--calibrated", "--other-repeats", "--pairs", "--model", "--models", "--zoo"}
+    return (
+        found - only_here - {"--calibrated", "--dry-run", "--other-repeats", "--pairs", "--model", "--models", "--zoo"}
+    )
 
 
 def test_every_option_is_known_and_every_flag_exists():

@@ -11,7 +11,7 @@ from aireprune.method.reductions import REDUCTIONS
 def test_every_method_and_reduction_is_listed(aire):
     code, out, _ = aire("methods", "--json")
     assert code == 0
-    assert {method["name"] for method in json.loads(out)} == set(aireprune.methods())
+    assert {method["name"] for method in json.loads(out)["methods"]} == set(aireprune.methods())
     code, out, _ = aire("methods")
     assert code == 0
     listed = {line.split()[0] for line in out.splitlines() if line.strip()}

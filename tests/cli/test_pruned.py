@@ -129,4 +129,12 @@ def test_mamba2_says_what_was_done_and_what_would_do_less_harm(aire: Any, tmp_pa
     )
     plan = aireprune.Plan.load(tmp_path / "out" / "plan.json")
     outcome = Outcome(expected={}, limit=0.3, agreement=0.5)
-    assert str(damage(plan, outcome)).endswith("try --reduce projected, or a smaller --ratio.")
+    assert str(damage(plan, outcome)).endswith("try --reduce projected, --recover MINUTES, or a smaller --ratio.")
+
+
+def test_a_layer_that_is_left_with_one_state_is_said(aire: Any, tmp_path: Any) -> None:
+    aireprune.save(small_models.s5(), tmp_path / "in")
+    lines = shown(aire, tmp_path / "in", "-o", tmp_path / "one", "--ratio", 0.99)
+    assert sum(line.startswith("Only one state stays in ") for line in lines) == 1
+    lines = shown(aire, tmp_path / "in", "-o", tmp_path / "two", "--ratio", 0.99, "--min-states", 2)
+    assert not any(line.startswith("Only one state") for line in lines)

@@ -32,7 +32,8 @@ def test_tables_files_and_json(aire, arguments, tmp_path):
     }
     code, out, _ = aire("sweep", *arguments, "--json")
     assert code == 0
-    assert json.loads(out) == json.loads((tmp_path / "sweep" / "summary.json").read_text())
+    summary = json.loads((tmp_path / "sweep" / "summary.json").read_text())
+    assert json.loads(out) == {"schema": 1, **summary}
 
 
 def test_bad_arguments(aire, arguments):

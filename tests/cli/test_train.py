@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from json_schema import check
 
 import aireprune
 from aireprune.tasks import load_task
@@ -35,7 +36,8 @@ def test_a_run_and_its_model(aire, tmp_path):
     assert (story["recipe"]["epochs"], story["recipe"]["batch"], story["config"]["h"]) == (2, 20, 8)
     assert (tmp_path / "run" / "model" / "training.json").read_text() == json.dumps(story, indent=1) + "\n"
     code, out, _ = aire("train", "smnist", "-o", tmp_path / "run", *SMALL, "--json")
-    assert json.loads(out) == {**story, "model": str(tmp_path / "run" / "model")}
+    assert json.loads(out) == {"schema": 1, **story, "model": str(tmp_path / "run" / "model")}
+    check("train", json.loads(out))
     task = load_task("smnist")
     assert evaluate(aireprune.load(tmp_path / "run" / "model"), task, task.test) == story["test"]
 

@@ -259,3 +259,11 @@ def test_code_that_a_folder_brings_along_is_never_run(folders, tmp_path, monkeyp
 def test_odd_architectures_are_refused(folders, tmp_path, architectures, message):
     with pytest.raises(AireError, match=message):
         aireprune.load(copied(folders, tmp_path, architectures=architectures))
+
+
+def test_bars_of_transformers_stay_out_of_logs(folders, capsys):
+    logging = pytest.importorskip("transformers.utils.logging")
+    capsys.readouterr()
+    aireprune.load(folders / "mamba")
+    assert "Loading" not in capsys.readouterr().err
+    assert logging.is_progress_bar_enabled()

@@ -36,6 +36,7 @@ from aireprune.cli import (
     zoo,
 )
 from aireprune.cli.ending import Commands, Ended, replace_what_cannot_be_shown, show_what_is_logged, stop
+from aireprune.cli.output import QUIET
 from aireprune.files.signals import stopped_cleanly
 from aireprune.memory import share_heap
 
@@ -66,7 +67,6 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 a problem with the input, 2 wrong usage, 70 an unforeseen error, 130 interrupted, "
     "143 terminated.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -87,12 +87,17 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Results alone: no notes, no progress, no hints (AIRE_QUIET=1).")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the traceback of an error that nobody foresaw (AIRE_DEBUG=1).")
     ] = False,
 ) -> None:
     if verbose:
         os.environ["AIRE_DEBUG"] = "1"
+    if quiet:
+        os.environ[QUIET] = "1"
 
 
 def main() -> None:
@@ -102,7 +107,7 @@ def main() -> None:
     share_heap()
     try:
         with stopped_cleanly():
-            app()
+            app(prog_name="aire")
     except SystemExit:
         _flush()
         raise

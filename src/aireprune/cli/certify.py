@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aireprune.cli.options import Json
-from aireprune.cli.output import notices, percent, print_json, say, stderr, table
+from aireprune.cli.output import next_step, notices, percent, print_json, say, stderr, table
 
 if TYPE_CHECKING:
     from aireprune.certificates.audit import Certificate
@@ -90,6 +90,7 @@ def _show(found: Certificate) -> None:
         _show_end_to_end(found.end_to_end)
     if not found.violations:
         say("Every bound is at or above the truth.")
+        next_step("aire eval OUT --against CKPT --task TASK: bounds are about layers, not about answers")
 
 
 def _energies(layer: LayerCertificate) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aireprune.cli.options import Checkpoint, Config, Json
-from aireprune.cli.output import notices, print_json, say
+from aireprune.cli.output import next_step, notices, print_json, say
 from aireprune.errors import AireError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def convert(
         print_json({"source": str(ckpt), "target": str(out), "fitted_head": fit})
         return
     say(f"{ckpt} -> {out}: MambaForCausalLM, {model.config.layers} layers, {model.config.d_input} tokens")
+    next_step(f'AutoModelForCausalLM.from_pretrained("{out}")')
 
 
 def _built(source: FileSource) -> nn.Module:

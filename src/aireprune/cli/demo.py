@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aireprune.cli.options import Json
-from aireprune.cli.output import percent, print_json, progress, say, table
+from aireprune.cli.output import next_step, percent, print_json, progress, say, table
 from aireprune.cli.pruned import profile
 
 if TYPE_CHECKING:
@@ -77,4 +77,5 @@ def _show(found: Demo) -> None:
     )
     names = ", ".join(f"{found.folder}/{row.model}" for row in found.models)
     say(f"\nFiles: {names} (model, config and plan) and {found.folder}/results.json")
-    say(f"Done in {found.seconds:.0f} s. Your own checkpoint: aire prune CKPT -o OUT --ratio 0.5")
+    say(f"Done in {found.seconds:.0f} s.")
+    next_step("aire prune CKPT -o OUT --ratio 0.5, with a checkpoint of yours", f"aire report {found.folder}/balanced")

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,6 +54,15 @@ class _Notes(logging.Handler):
         print(f"note: {shown(record.getMessage())}", file=sys.stderr)
 
 
+@contextmanager
+def resumable(how: str = "the same command goes on where it stopped") -> Iterator[None]:
+    """Work that is kept: Ctrl-C says how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt as problem:
+        raise KeyboardInterrupt(f"interrupted; {how}.") from problem
+
+
 def show_what_is_logged() -> None:
     log = logging.getLogger("aireprune")
     if not any(isinstance(handler, _Notes) for handler in log.handlers):
@@ -71,7 +82,7 @@ def stop(problem: BaseException) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(PROBLEM)
     if isinstance(problem, KeyboardInterrupt):
-        _say("interrupted", INTERRUPTED)
+        _say(str(problem) or "interrupted", INTERRUPTED)
     if isinstance(problem, AireError):
         _say(in_flags(str(problem)), PROBLEM)
     if isinstance(problem, OSError):

@@ -9,7 +9,7 @@ import typer
 
 from aireprune.cli.judge import TaskName, TextFile, judging, show_evaluation
 from aireprune.cli.options import Checkpoint, Config, Json
-from aireprune.cli.output import notices, print_json
+from aireprune.cli.output import next_step, notices, print_json
 
 
 def eval(
@@ -55,3 +55,6 @@ def eval(
         print_json({"model": str(ckpt), "full": None if against is None else str(against), **found.to_dict()})
         return
     show_evaluation(found, str(ckpt), "full")
+    if against is None:
+        on = f"--task {task}" if text is None else f"--text {text}"
+        next_step(f"aire prune {ckpt} -o OUT --max-drop 1 {on}, then: aire eval OUT --against {ckpt} {on}")

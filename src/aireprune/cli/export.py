@@ -12,6 +12,7 @@ from aireprune.cli.output import measured, notices, print_json, say, size, waiti
 
 if TYPE_CHECKING:
     from aireprune.exports.outcome import Exported
+    from aireprune.tasks.base import Task
 
 
 def export(
@@ -51,6 +52,12 @@ def export(
         str | None,
         typer.Option("--task", metavar="TASK", help="Compare file and model on inputs of this task as well."),
     ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", metavar="N", min=1, help="Judge 8-bit files on the first N test examples. Default: all."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it exists.")] = False,
     config: Config = None,
     json: Json = False,
@@ -67,12 +74,24 @@ def export(
         out, to, {"step": step, "opset": opset, "inputs": inputs, "int8": int8, "weights": weights}
     )
     with waiting("writing and comparing"):
-        done = export_source(open_file(ckpt, config), out, wanted, task, overwrite)
+        done = export_source(open_file(ckpt, config), out, wanted, _first(task, count), overwrite)
     notices(done.notices)
     if json:
         print_json({"source": str(ckpt), **done.to_dict()})
         return
     _show(ckpt, done)
+
+
+def _first(task: str | None, count: int | None) -> Task | None:
+    """The task with so many test examples."""
+    if task is None:
+        return None
+    from dataclasses import replace
+
+    from aireprune.tasks import load_task
+
+    loaded = load_task(task)
+    return replace(loaded, test=loaded.test.rows(slice(count)))
 
 
 def _show(ckpt: Path, done: Exported) -> None:

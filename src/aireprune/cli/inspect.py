@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aireprune.cli.options import Checkpoint, Config, Json, StateAxis
-from aireprune.cli.output import notices, percent, print_json, say, table
+from aireprune.cli.output import bar, next_step, notices, percent, print_json, say, table
 
 if TYPE_CHECKING:
     from aireprune.pruning.overview import LayerOverview
@@ -25,13 +25,14 @@ def inspect(ckpt: Checkpoint, state_axis: StateAxis = None, config: Config = Non
         return
     say(f"{ckpt}: {' and '.join(found.families)} ({found.kind}), {len(found.layers)} layers, {found.states} states")
     _show(found.layers)
+    next_step(f"aire prune {ckpt} -o OUT --ratio 0.5 --dry-run", f"aire explore {ckpt} -o explore.html")
 
 
 def _show(layers: tuple[LayerOverview, ...]) -> None:
     say(
         table(
             "",
-            ("layer", "family", "states", "margin 1-|λ|", "memory", "unstable", "energy"),
+            ("layer", "family", "states", "margin 1-|λ|", "memory", "unstable", "energy", ""),
             (
                 (
                     layer.name,
@@ -41,6 +42,7 @@ def _show(layers: tuple[LayerOverview, ...]) -> None:
                     "–" if layer.slowest_memory_steps is None else f"{layer.slowest_memory_steps:.0f} steps",
                     len(layer.unstable) or "–",
                     percent(layer.energy_share),
+                    bar(layer.energy_share, 8),
                 )
                 for layer in layers
             ),

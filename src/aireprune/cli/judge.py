@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aireprune.cli import completing
 from aireprune.cli.output import measured, progress, say, stderr, table
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ TaskName = Annotated[
         "--task",
         metavar="TASK",
         help="Judge on the test split of this task; `aire tasks` lists them, and an .npz file of your own will do.",
+        autocompletion=completing.tasks,
     ),
 ]
 TextFile = Annotated[
@@ -91,7 +93,7 @@ class Judgement:
     def to_dict(self) -> dict[str, Any]:
         assert self.test is not None
         assert self.test.against is not None
-        values: dict[str, Any] = {"metric": self.task.metric}
+        values: dict[str, Any] = {"name": self.task.metric}
         if self.found is not None:
             values |= {
                 "ratio": self.found.ratio,
@@ -125,9 +127,9 @@ def judgement_on(task: str | None, text: Path | None, source: FileSource) -> Jud
 
 @contextmanager
 def judging(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; the function moves it: (examples done, of how many)."""
+    """A bar, or lines; the function moves it: (examples done, of how many)."""
     title = f"judging {what}"
-    with progress(title, disable=not stderr().is_terminal) as step:
+    with progress(title) as step:
         yield lambda done, total: step(title, done, total)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aireprune.cli.messages import in_flags
 from aireprune.cli.options import Json
-from aireprune.cli.output import print_json, say, table
+from aireprune.cli.output import next_step, print_json, say, table
 
 if TYPE_CHECKING:
     from aireprune.method.methods import Method
@@ -19,7 +19,7 @@ def methods(json: Json = False) -> None:
     from aireprune.method.reductions import REDUCTIONS
 
     if json:
-        print_json([described(method) for method in METHODS.values()])
+        print_json({"methods": [described(method) for method in METHODS.values()]})
         return
     say(
         table(
@@ -35,6 +35,10 @@ def methods(json: Json = False) -> None:
     say()
     reductions = ((one.name, one.summary) for one in REDUCTIONS.values())
     say(table("", ("reduction", "what becomes of the states that stay"), reductions, left=2))
+    say()
+    next_step(
+        "aire prune CKPT -o OUT --ratio 0.5, which chooses for you", "aire sweep CKPT --task TASK -o DIR compares"
+    )
 
 
 def described(method: Method) -> dict[str, Any]:

@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from aireprune.cli import completing
+
 Checkpoint = Annotated[
     Path,
     typer.Argument(
-        metavar="CKPT", help="Checkpoint: a folder, or a .msgpack, .safetensors, .pt, .pth, .ckpt or .bin file."
+        metavar="CKPT",
+        help="Checkpoint: a folder, a .msgpack, .safetensors, .pt, .pth, .ckpt or .bin file, or zoo:NAME (`aire zoo`).",
+        autocompletion=completing.checkpoints,
     ),
 ]
 Config = Annotated[
@@ -28,7 +32,12 @@ Ray = Annotated[
         help="Spread the work over a Ray cluster: the one this machine belongs to, or the one at HOST:PORT (extra ray).",
     ),
 ]
-MethodName = Annotated[str, typer.Option("--method", "-m", help="Pruning method; `aire methods` lists them.")]
+MethodName = Annotated[
+    str,
+    typer.Option(
+        "--method", "-m", help="Pruning method; `aire methods` lists them.", autocompletion=completing.methods
+    ),
+]
 Horizon = Annotated[
     int | None,
     typer.Option(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.cli import prune_options as flags
+from aireprune.cli.dry_run import MEASURING, check_dry_run
+from aireprune.cli.dry_run import dry_run as show_dry_run
+from aireprune.cli.ending import resumable
 from aireprune.cli.judge import TaskName, TextFile, judgement_on
 from aireprune.cli.loading import how_to_load
 from aireprune.cli.options import (
@@ -27,7 +31,7 @@ from aireprune.cli.options import (
     Seed,
     StateAxis,
 )
-from aireprune.cli.output import notices, print_json, progress_line, say, waiting
+from aireprune.cli.output import notices, print_json, progress_line, say, waiting, writing
 from aireprune.cli.pruned import View, outcome_of, show
 from aireprune.cli.report import WithReport, report_if
 from aireprune.cli.sizes import bytes_of, sizes_of, withdrawn_on_failure
@@ -119,6 +123,7 @@ def prune(
     resume: flags.Resume = False,
     ray: Ray = None,
     report: WithReport = False,
+    dry_run: flags.DryRun = False,
     bench: flags.Bench = False,
     details: flags.Details = False,
     config: Config = None,
@@ -160,6 +165,16 @@ def prune(
         allocate=allocate,
     )
     _check(choices, plan, max_drop, task is not None or text is not None)
+    if dry_run:
+        check_dry_run(max_drop, allocate)
+        left_out = [f"--{name.replace('_', '-')}" for name in MEASURING if getattr(handling, name) is not None]
+        job = _job(
+            choices, plan, replace(handling, calibrate=None, layer_inputs=None, recover=None, recover_steps=None)
+        )
+        source, job = _settled(_source(ckpt, config, job, module), job, out)
+        _check_before_work(source, out, job, overwrite)
+        show_dry_run(source, out, job, left_out, json)
+        return
     if max_drop is not None:
         choices = replace(choices, ratio=0.0)  # until the search has found one
     job = _job(choices, plan, handling)
@@ -179,10 +194,10 @@ def prune(
     report_if(report, source, out, task)
     if json:
         document = {"source": str(ckpt), "target": str(out), "masked": mask, **sizes.to_dict()}
-        accuracy = {} if judgement is None else {"accuracy": judgement.to_dict()}
+        metric = {} if judgement is None else {"metric": judgement.to_dict()}
         timed = {} if speed is None else {"speed": speed.to_dict()}
         recovery = {} if done.recovered is None else {"recovery": done.recovered.to_dict()}
-        extra = {**accuracy, **recovery, **timed, "outcome": asdict(outcome_of(done))}
+        extra = {**metric, **recovery, **timed, "outcome": asdict(outcome_of(done))}
         print_json({**document, **extra, "plan": done.plan.to_dict()})
         return
     chosen = plan is None and reduce == AUTO and (method == AUTO or done.plan.reduce != "truncate")
@@ -254,7 +269,9 @@ def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bo
 def _pruned(source: FileSource, target: Path, job: Job, overwrite: bool) -> Pruned:
     from aireprune.pruning.prune import prune_checkpoint
 
-    with waiting(f"pruning {source.name} ({bytes_of(source.checkpoint.path) / 1e6:.0f} MB)"):
+    kept = job.recovery is not None or (job.calibration is not None and source.kind == "huggingface")
+    total = bytes_of(source.checkpoint.path)
+    with writing(f"pruning {source.checkpoint.path.name}", total), resumable() if kept else nullcontext():
         return prune_checkpoint(source, target, job, overwrite, progress_line)
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from aireprune.cli import completing
+
 Out = Annotated[
     Path,
     typer.Option(
@@ -28,6 +30,7 @@ Method = Annotated[
         metavar="NAME",
         help="Pruning method; `aire methods` lists them. auto: aire, or damage-calibrated for states of Mamba with "
         "--calibrate.",
+        autocompletion=completing.methods,
     ),
 ]
 Reduce = Annotated[
@@ -98,6 +101,9 @@ Resume = Annotated[
         "--resume",
         help="Keep the finished shards of a large folder when this is interrupted, and go on with those that are kept.",
     ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would stay and stop: nothing is measured, nothing is written.")
 ]
 Bench = Annotated[
     bool, typer.Option("--bench", help="Time the full and the pruned model side by side, on random inputs.")

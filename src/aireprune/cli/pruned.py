@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aireprune.cli.output import percent, say, size, table
+from aireprune.cli.output import bar, percent, say, size, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,9 +48,9 @@ def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
         say(_measured(done.plan, done.fit.before, done.fit.after))
     if done.recovered is not None and plan.recovered:
         say(recovery_line(done.recovered))
-    warning = None if view.mask else damage(plan, outcome)
-    if warning is not None:
-        say(warning)
+    for warning in () if view.mask else (few_states(plan), damage(plan, outcome)):
+        if warning is not None:
+            say(warning)
 
 
 def outcome_of(done: Pruned) -> Outcome:
@@ -121,12 +121,13 @@ def profile(plan: Plan, outcome: Outcome, details: bool = False) -> RenderableTy
 
     return table(
         f"{plan.method if plan.reduce == 'truncate' else plan.reduce}: kept states per layer",
-        ("layer", "states", "kept", "removed", *columns),
+        ("layer", "states", "kept", "", "removed", *columns),
         (
             (
                 layer.name,
                 layer.counted,
                 len(layer.kept),
+                bar(1 - layer.ratio),
                 percent(layer.ratio),
                 *(shown(column.get(layer.name)) for column in columns.values()),
             )
@@ -182,6 +183,15 @@ def _measured(plan: Plan, before: Distance, after: Distance) -> str:
         f"Readouts were calibrated with {plan.calibrated} unlabelled sequences: on held-out ones the outputs differ "
         f"from the full model's by {percent(after.output)} ({percent(before.output)} before){answers}."
     )
+
+
+def few_states(plan: Plan) -> str | None:
+    """One line where layers are left with a single state."""
+    single = [layer.name for layer in plan.layers if len(layer.kept) == 1 < layer.counted]
+    if not single:
+        return None
+    named = ", ".join(single[:3]) + (f" and {len(single) - 3} more" if len(single) > 3 else "")
+    return f"Only one state stays in {named}: such a layer can do little. --min-states K keeps more, a smaller --ratio too."
 
 
 def damage(plan: Plan, outcome: Outcome) -> str | None:

@@ -9,7 +9,7 @@ import typer
 from aireprune.cli.messages import in_flags
 from aireprune.cli.methods import described
 from aireprune.cli.options import Checkpoint, Config, Granularity, Horizon, Json, MethodName, Seed, StateAxis
-from aireprune.cli.output import notices, print_json, say, table
+from aireprune.cli.output import next_step, notices, print_json, say, table
 
 if TYPE_CHECKING:
     from aireprune.method.methods import Method
@@ -47,10 +47,11 @@ def score(
         return
     say(f"{ckpt}: {method} = {in_flags(ranking.method.summary)}")
     _show(best, ranking.method)
+    next_step(f"aire prune {ckpt} -o OUT --ratio 0.5 --method {method} --dry-run")
 
 
 def _show(states: tuple[RankedState, ...], method: Method) -> None:
-    last = "prefix-normalised" if method.prefix else "compared"
+    last = "prefix" if method.prefix else "compared"
     say(
         table(
             "",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aireprune.cli.ending import resumable
 from aireprune.cli.options import Checkpoint, Config, Json, Ray
-from aireprune.cli.output import notices, percent, print_json, progress, say, table
+from aireprune.cli.output import next_step, notices, percent, print_json, progress, say, table
 
 if TYPE_CHECKING:
     from aireprune.experiments.cells import Result
@@ -97,15 +98,18 @@ def sweep(
         def report(found: Result, done: int, total: int) -> None:
             step(f"{found.key.variant} at {found.key.ratio:.0%}", done, total)
 
-        if share is not None:
-            folder = run_part(Subject(model, loaded, request), share, out, report, setting)
-        else:
-            summary = run_sweep(model, loaded, request, out, report, setting)
+        with resumable():
+            if share is not None:
+                folder = run_part(Subject(model, loaded, request), share, out, report, setting)
+            else:
+                summary = run_sweep(model, loaded, request, out, report, setting)
     if share is not None:
         say(f"Wrote {folder}. When all {share.count} parts are there: aire sweep merge {out}")
         return
     notices(present_sweep(out, source))
     show(summary, out, json)
+    if not json:
+        next_step(f"aire prune {ckpt} -o OUT --max-drop {max_drop:g} --task {task}")
 
 
 def show(summary: Summary, folder: Path, json: bool) -> None:

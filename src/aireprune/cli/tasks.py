@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from aireprune.cli.options import Json
-from aireprune.cli.output import print_json, say, table
+from aireprune.cli.output import next_step, print_json, say, table
 
 
 def tasks(json: Json = False) -> None:
@@ -21,6 +21,8 @@ def tasks(json: Json = False) -> None:
     say(f"data folder (AIRE_DATA): {data_folder()}")
     rows = ((task.name, _source(task.data), task.what) for task in listed)
     say(table("", ("task", "data", "what it is"), rows, left=3))
+    say()
+    next_step("aire eval CKPT --task NAME", "aire train NAME -o DIR")
 
 
 def _source(data: str | None) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aireprune.cli.ending import resumable
 from aireprune.cli.options import Json
-from aireprune.cli.output import measured, print_json, progress, say, stderr
+from aireprune.cli.output import measured, next_step, print_json, progress, progress_line, say
 
 if TYPE_CHECKING:
     from torch import nn
@@ -116,9 +117,10 @@ def _train(task: Task, config: AnyConfig, recipe: Recipe, out: Path, device: str
         def show(now: Progress) -> None:
             step(f"{task.name} loss {now.loss:.3f}", now.step, now.steps)
             if now.validation is not None:
-                stderr().print(f"epoch {now.epoch + 1}: validation {measured(task.metric, now.validation)}")
+                progress_line(f"epoch {now.epoch + 1}: validation {measured(task.metric, now.validation)}")
 
-        return train_model(task, config, recipe, out, Conditions(device=device), show)
+        with resumable():
+            return train_model(task, config, recipe, out, Conditions(device=device), show)
 
 
 def _finish(trained: nn.Module, task: Task, out: Path, json: bool) -> None:
@@ -132,4 +134,6 @@ def _finish(trained: nn.Module, task: Task, out: Path, json: bool) -> None:
     if json:
         print_json({**summary, "model": str(out / "model")})
     else:
-        say(f"test {measured(task.metric, summary['test'])} after {summary['seconds']:.0f} s: {out / 'model'}")
+        model = out / "model"
+        say(f"test {measured(task.metric, summary['test'])} after {summary['seconds']:.0f} s: {model}")
+        next_step(f"aire prune {model} -o OUT --max-drop 1 --task {task.name} --calibrate {task.name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from aireprune.cli.options import Json
-from aireprune.cli.output import measured, print_json, say, size, table
+from aireprune.cli.output import measured, next_step, print_json, say, size, table
 
 
 def zoo(json: Json = False) -> None:
@@ -21,4 +21,5 @@ def zoo(json: Json = False) -> None:
         for model in models
     )
     say(table("", ("model", "family", "task", "test", "weights"), rows, left=4))
-    say("\nTry one: aire prune zoo:smnist-s5 -o smaller --ratio 0.6 --task digits")
+    say()
+    next_step("aire prune zoo:smnist-s5 -o smaller --ratio 0.6 --task digits")

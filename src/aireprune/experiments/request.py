@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from aireprune.calibration.inputs import COUNT
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.experiments.cells import Key
 from aireprune.experiments.stored import number, text, whole
 from aireprune.experiments.variants import Variant, make_variants
@@ -111,7 +111,9 @@ def make_sweep_request(choices: SweepChoices) -> SweepRequest:
     unknown = sorted(set(choices) - SweepChoices.__optional_keys__)
     if unknown:
         known = sorted(SweepChoices.__optional_keys__)
-        raise AireError(f"There is no argument {unknown[0]}=. Arguments: {', '.join(known)}.")
+        raise AireError(
+            f"There is no argument {unknown[0]}=.{did_you_mean(unknown[0], known)} Arguments: {', '.join(known)}."
+        )
     calibrate, examples = choices.get("calibrate"), choices.get("examples", 1000)
     return SweepRequest(
         variants=make_variants(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.experiments.stored import number, text, whole
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import REDUCTIONS
@@ -76,7 +76,8 @@ def make_variants(methods: Sequence[str], reductions: Sequence[str], calibrated:
     """Every method truncated, and the other reductions wherever they can be combined with it."""
     for reduction in reductions:
         if reduction not in REDUCTIONS:
-            raise AireError(f"There is no reduction {reduction!r}. Reductions: {', '.join(REDUCTIONS)}.")
+            hint = did_you_mean(reduction, REDUCTIONS)
+            raise AireError(f"There is no reduction {reduction!r}.{hint} Reductions: {', '.join(REDUCTIONS)}.")
     found = []
     for method in methods:
         measured = find_method(method).measured

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from aireprune.arrays import Shape
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.families.base import Family, Layer
 from aireprune.families.cuts import AxisCut, Cut, RaggedCut
 from aireprune.families.state_axes import StateAxes
@@ -48,12 +49,13 @@ def check_declarations(
     layers: Sequence[Layer[Any]], shapes: Mapping[str, Shape], axes: StateAxes, families: Mapping[str, Family[Any]]
 ) -> None:
     """Raise if a declaration speaks of no tensor that needs one."""
-    spoken_of = {axes.of(name) for unknown in _unknown(layers, shapes, families) for name in unknown}
+    unknown = _unknown(layers, shapes, families)
+    spoken_of = {axes.of(name) for names in unknown for name in names}
     for declaration in axes.declared:
         if declaration not in spoken_of:
             raise AireError(
                 f"state_axis= names {declaration[0]}, but there is no such tensor in a state space layer, or it is one "
-                "that is known already."
+                f"that is known already.{did_you_mean(declaration[0], set(chain(*unknown)))}"
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,5 @@ METHODS = {
 
 def find_method(name: str) -> Method:
     if name not in METHODS:
-        raise AireError(f"There is no method {name!r}. Methods: {', '.join(METHODS)}.")
+        raise AireError(f"There is no method {name!r}.{did_you_mean(name, METHODS)} Methods: {', '.join(METHODS)}.")
     return METHODS[name]

@@ -7,8 +7,7 @@ result do not depend on the machine's number of cores either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -29,11 +28,10 @@ def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
     return limited
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """One BLAS thread for a while. Around threads that each do this themselves, for as long as any of them runs."""
-    with _blas().limit(limits=1):
-        yield
+def one_blas_thread() -> Any:
+    """A context with one BLAS thread. Threads that each enter it need another one around them all, as the last digits of
+    what one of them does would depend on when others leave it."""
+    return _blas().limit(limits=1)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,7 +128,7 @@ def _resized(factory: Any, values: Sequence[int], sizes: Sequence[int]) -> Any:
 
 def _loaded(factory: Any, name: str, path: Path, config: Any = None) -> nn.Module:
     given = {} if config is None else {"config": config}
-    with _explained(name):
+    with _explained(name), _without_bars():
         model, report = factory.from_pretrained(
             path, dtype="auto", output_loading_info=True, trust_remote_code=False, local_files_only=True, **given
         )
@@ -138,6 +139,21 @@ def _loaded(factory: Any, name: str, path: Path, config: Any = None) -> nn.Modul
             )
     loaded: nn.Module = model.eval()
     return loaded
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """transformers without its progress bars where standard error is not a terminal: a log would hold every step."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    if shown and not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

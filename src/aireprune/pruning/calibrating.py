@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aireprune.arrays import Replaced, instead
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.families import Found, find_layers
 from aireprune.method.evidence import Evidence
 from aireprune.pruning.plan import Plan
@@ -83,7 +83,8 @@ def read_layer_inputs(source: Source, calibration: Calibration | None) -> LayerI
     for layer in source.layers:
         file, width = folder / f"{layer.name}.npy", response(layer, source.arrays).width
         if not file.is_file():
-            raise AireError(f"{folder} holds no {file.name}, the inputs (n, L, {width}) of layer {layer.name}.")
+            hint = did_you_mean(file.name, (other.name for other in folder.glob("*.npy")))
+            raise AireError(f"{folder} holds no {file.name}, the inputs (n, L, {width}) of layer {layer.name}.{hint}")
         given = read_inputs(file, calibration.count)
         assert isinstance(given, ArrayInputs)
         if given.values.shape[2:] != (width,):

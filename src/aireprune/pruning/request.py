@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.families import StateAxes, Units
 from aireprune.files.shards import ShardWork
 from aireprune.method.evidence import Evidence
@@ -258,7 +258,9 @@ def make_request(method: str, ratio: float | None, choices: PlanChoices) -> tupl
     unknown = sorted(set(values) - PlanChoices.__optional_keys__)
     if unknown:
         known = sorted(PruneChoices.__optional_keys__)
-        raise AireError(f"There is no argument {unknown[0]}=. Arguments: {', '.join(known)}.")
+        raise AireError(
+            f"There is no argument {unknown[0]}=.{did_you_mean(unknown[0], known)} Arguments: {', '.join(known)}."
+        )
     budget = Budget(ratio, values.pop("threshold", None), values.pop("min_states", 1))
     axes = StateAxes.parse(values.pop("state_axis", ()))
     return Request(budget=budget, method=method, state_axes=axes, **values), evidence

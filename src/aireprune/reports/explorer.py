@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.families import StateAxes
 from aireprune.method.criteria import WITH_HORIZON
 from aireprune.method.methods import find_method
@@ -85,7 +85,9 @@ def make_exploration(ratio: float, choices: ExploreChoices) -> Exploration:
     unknown = sorted(set(choices) - ExploreChoices.__optional_keys__)
     if unknown:
         known = sorted(ExploreChoices.__optional_keys__)
-        raise AireError(f"There is no argument {unknown[0]}=. Arguments: {', '.join(known)}.")
+        raise AireError(
+            f"There is no argument {unknown[0]}=.{did_you_mean(unknown[0], known)} Arguments: {', '.join(known)}."
+        )
     values: dict[str, Any] = {name: value for name, value in choices.items() if name != "state_axis"}
     return Exploration(ratio=ratio, state_axes=StateAxes.parse(choices.get("state_axis", ())), **values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.tasks import digits, images, language, listops, pathfinder, retrieval, speech, text
 from aireprune.tasks.base import Batch, Split, Task
 from aireprune.tasks.own import own_task
@@ -37,7 +37,8 @@ def load_task(name: str) -> Task:
     if name not in TASKS and name.endswith(".npz") and Path(name).is_file():
         return own_task(Path(name))
     if name not in TASKS:
-        raise AireError(f"There is no task {name!r}. Tasks: {', '.join(TASKS)}, or an .npz file (docs/tasks.md).")
+        hint = did_you_mean(name, TASKS)
+        raise AireError(f"There is no task {name!r}.{hint} Tasks: {', '.join(TASKS)}, or an .npz file (docs/tasks.md).")
     return TASKS[name]()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.models.create import AnyConfig
 from aireprune.models.lru_config import LRUConfig
 from aireprune.models.mamba2_config import Mamba2Config
@@ -94,7 +94,7 @@ def base_task(task: str) -> str:
 def task_name(base: str, recipe: str) -> str:
     """The task that a recipe trains on; smnist and image have one size only."""
     if base not in PAPER:
-        raise AireError(f"There is no recipe for {base!r}. Tasks: {', '.join(PAPER)}.")
+        raise AireError(f"There is no recipe for {base!r}.{did_you_mean(base, PAPER)} Tasks: {', '.join(PAPER)}.")
     return base if recipe == "paper" or base in ("smnist", "image") else f"{base}-mini"
 
 
@@ -130,7 +130,9 @@ def model_config(task: Task, family: str, recipe: str, changes: ModelChanges = M
         return _mamba(task, row, width, changes.states or 16)
     if family == "mamba2":
         return _mamba2(task, row, width, changes.states or (128 if recipe == "paper" else 64))
-    raise AireError(f"There is no model family {family!r} to train. Families: {', '.join(FAMILIES)}.")
+    raise AireError(
+        f"There is no model family {family!r} to train.{did_you_mean(family, FAMILIES)} Families: {', '.join(FAMILIES)}."
+    )
 
 
 def _row(base: str, family: str, recipe: str) -> Hyperparameters:

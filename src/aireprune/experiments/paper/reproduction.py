@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.experiments.paper.models import ABLATED, ZOO, ZooModel
 from aireprune.experiments.summary import Summary
 from aireprune.pruning.source import open_file
@@ -100,7 +100,9 @@ def plan_reproduction(
     paths = dict(_own_model(text, recipe) for text in own)
     only = tuple(only) or tuple(paths)
     if item != "all" and item not in ITEMS:
-        raise AireError(f"There is no table or figure {item!r}. Choose all or one of {', '.join(ITEMS)}.")
+        raise AireError(
+            f"There is no table or figure {item!r}.{did_you_mean(item, ITEMS)} Choose all or one of {', '.join(ITEMS)}."
+        )
     items = frozenset(ITEMS if item == "all" else (item,))
     names = [model.name for model in ZOO[recipe]]
     unknown = sorted(set(only) - set(names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from onnx import ModelProto, helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from aireprune.errors import AireError
+from aireprune.exports.quiet import quiet
 
 
 def quantized(model: ModelProto) -> ModelProto:
@@ -20,14 +20,9 @@ def quantized(model: ModelProto) -> ModelProto:
     if not chosen:
         raise AireError("The model has no projections that could be stored in 8 bits.")
     about = {entry.key: entry.value for entry in model.metadata_props} | {"aireprune.int8": "projections"}
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # it recommends a preparation that changes nothing here
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "model.onnx"
-            quantize_dynamic(model, out, nodes_to_quantize=chosen, per_channel=True, weight_type=QuantType.QInt8)
-            smaller = onnx.load(out)
-    finally:
-        logging.disable(before)
+    with quiet(), tempfile.TemporaryDirectory() as folder:  # it recommends a preparation that changes nothing here
+        out = Path(folder) / "model.onnx"
+        quantize_dynamic(model, out, nodes_to_quantize=chosen, per_channel=True, weight_type=QuantType.QInt8)
+        smaller = onnx.load(out)
     helper.set_model_props(smaller, about)
     return smaller

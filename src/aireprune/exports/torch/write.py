@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from aireprune.errors import AireError
 from aireprune.exports.outcome import require_agreement
+from aireprune.exports.quiet import quiet
 from aireprune.exports.request import ExportRequest
 from aireprune.exports.torch.operators import StandardOperators
 from aireprune.exports.trials import answers, make_trials, reference, relative, takes_tokens
@@ -39,7 +40,7 @@ def write_program(
 ) -> float:
     """Write the program, load it again, and raise if it differs; returns the largest relative difference."""
     tokens = takes_tokens(model, request.inputs, task)
-    with reference(model) as single:
+    with quiet(), reference(model) as single:
         trials = make_trials(single, tokens, task)
         program = _exported(single, torch.from_numpy(trials[0].x))
         with path.open("wb") as file:

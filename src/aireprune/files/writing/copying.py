@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from aireprune.errors import AireError
+from aireprune.files.writing.watching import wrote
 
 CHUNK = 4 << 20
+AT_ONCE = 1 << 28  # bytes that the kernel copies before progress is told
 # what copy_file_range answers when two files cannot be copied that way (other file system, old kernel, odd file)
 UNSUPPORTED = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.ETXTBSY, errno.EBADF}
 
@@ -22,6 +24,7 @@ def copy_range(source: int, target: int, start: int, count: int, to: int, name: 
         if done == 0:
             raise AireError(f"{name} ended while it was being read: it is truncated or was changed meanwhile.")
         start, to, count = start + done, to + done, count - done
+        wrote(done)
 
 
 def write_at(target: int, data: memoryview | bytes, to: int) -> None:
@@ -51,7 +54,7 @@ def _in_kernel(source: int, target: int, start: int, count: int, to: int) -> int
     if not hasattr(os, "copy_file_range"):
         return 0
     try:
-        return os.copy_file_range(source, target, min(count, 1 << 30), start, to)
+        return os.copy_file_range(source, target, min(count, AT_ONCE), start, to)
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.method.reductions.balanced import balanced
 from aireprune.method.reductions.balancing import hankel_scores, hankel_values
 from aireprune.method.reductions.base import Reduction
@@ -74,7 +74,9 @@ REDUCTIONS = {
 
 def find_reduction(name: str) -> Reducer:
     if name not in REDUCTIONS:
-        raise AireError(f"There is no reduction {name!r}. Reductions: {', '.join(REDUCTIONS)}.")
+        raise AireError(
+            f"There is no reduction {name!r}.{did_you_mean(name, REDUCTIONS)} Reductions: {', '.join(REDUCTIONS)}."
+        )
     return REDUCTIONS[name]
 
 

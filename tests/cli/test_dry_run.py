@@ -1,0 +1,31 @@
+"""aire prune --dry-run: the plan that would be made, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import aireprune
+
+
+def test_it_shows_the_plan_and_writes_nothing(aire, s5_file, tmp_path):
+    out = tmp_path / "out.msgpack"
+    code, shown, err = aire("prune", s5_file, "-o", out, "--ratio", 0.5, "--dry-run")
+    assert code == 0, err
+    assert "balanced: kept states per layer" in shown
+    assert shown.endswith(f"Nothing was written. Without --dry-run this writes {out}.\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    plan = json.loads(aire("prune", s5_file, "-o", out, "--ratio", 0.5, "--dry-run", "--json")[1])["plan"]
+    written = aireprune.prune_file(s5_file, out, ratio=0.5)
+    assert [layer["kept"] for layer in plan["layers"]] == [list(layer.kept) for layer in written.layers]
+
+
+def test_what_would_be_measured_is_left_out_and_said(aire, s5_file, tmp_path):
+    arguments = ("--ratio", 0.5, "--calibrate", "no-such-file.npy", "--recover", 1)
+    code, _, err = aire("prune", s5_file, "-o", tmp_path / "out.msgpack", "--dry-run", *arguments)
+    assert code == 0
+    assert "note: planned without --calibrate, which may decide otherwise." in err
+    assert "note: planned without --recover, which may decide otherwise." in err
+
+
+def test_what_does_not_go_with_it(refused, s5_file):
+    refused(s5_file, "--dry-run measures nothing", "--max-drop", 1, "--task", "digits", "--dry-run")

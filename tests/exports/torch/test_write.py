@@ -1,0 +1,63 @@
+"""torch.export programs run where aireprune cannot be imported, at other sizes than they were made with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import small_models
+import torch
+from foreign_models import transformers_model
+
+import aireprune
+
+ALONE = """
+import sys
+sys.modules["aireprune"] = None  # importing it fails
+import numpy as np
+import torch
+program = torch.export.load(sys.argv[1]).module()
+given = [torch.from_numpy(array) for array in np.load(sys.argv[2]).values()]
+np.save(sys.argv[3], program(*given).detach().numpy())
+"""
+
+
+def run_alone(folder, *given):
+    np.savez(folder / "given.npz", *given)
+    paths = [folder / name for name in ("model.pt2", "given.npz", "found.npy")]
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE, *paths], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return np.load(folder / "found.npy")
+
+
+MODELS = {
+    "s5": lambda: small_models.s5(layers=1, bidirectional=True),
+    "s4d": small_models.s4d,
+    "mamba": small_models.mamba,
+    "mamba2": lambda: small_models.mamba2(layers=1),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_a_pruned_model_without_aireprune(name, tmp_path):
+    model = aireprune.prune(MODELS[name](), ratio=0.4)
+    done = aireprune.export(model, tmp_path / "model.pt2")
+    assert done.difference < 1e-5
+    x, lengths = torch.randn(5, 51, 2), torch.tensor([51, 3, 20, 1, 50])
+    found = run_alone(tmp_path, x.numpy(), lengths.numpy())
+    wanted = model(x, lengths).numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max(), rtol=0)
+
+
+@torch.no_grad()
+def test_a_language_model_of_transformers(tmp_path):
+    pytest.importorskip("transformers")
+    model = transformers_model("Mamba", state_size=6, num_hidden_layers=1)
+    aireprune.export(model, tmp_path / "model.pt2")
+    tokens = torch.randint(0, 40, (3, 29))
+    wanted = model(tokens).logits.numpy()
+    found = run_alone(tmp_path, tokens.numpy())
+    np.testing.assert_allclose(found, wanted, atol=5e-5 * np.abs(wanted).max(), rtol=0)
