@@ -1,6 +1,6 @@
 """Does merging states of a Mamba whose poles nearly coincide do better than removing them?
 
-    python tools/mamba_merging.py zoo/smnist-mamba --task smnist --ratios 0.75,0.875
+    python tools/mamba_merging.py zoo:smnist-mamba --task smnist --ratios 0.75,0.875
 
 States with equal poles can be mixed as those of Mamba-2 can (`aireprune.method.projection`): W_B and W_C are linear in
 x_t, so the rows of a merged state are combinations of the old ones. Two ways to merge are tried, each followed by the
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -170,7 +169,7 @@ def answers(model: nn.Module, task: Task, count: int) -> Tensor:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("checkpoint")
     parser.add_argument("--task", default="smnist")
     parser.add_argument("--ratios", default="0.75,0.875")
     parser.add_argument("--examples", type=int, default=1000)
