@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import small_models
 import torch
 import toy_experiments
 from foreign_models import transformers_model
@@ -100,3 +101,9 @@ def test_a_page_with_controls_of_a_model_in_memory(tmp_path):
     assert page.document.model.plan["ratio"] == 0.3
     with pytest.raises(aireprune.AireError, match="needs a place"):
         aireprune.explore(model)
+
+
+@pytest.mark.parametrize("choice", [{"resume": True}, {"ray": "auto"}])
+def test_a_model_in_memory_has_no_shards(choice):
+    with pytest.raises(aireprune.AireError, match="prune_file"):
+        aireprune.prune(small_models.s5(), ratio=0.5, **choice)

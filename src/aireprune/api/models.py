@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from aireprune.api.notices import tell
+from aireprune.errors import AireError
 from aireprune.families import StateAxes, Units
 from aireprune.files.base import Checkpoint
 from aireprune.method.methods import METHODS, Method
@@ -133,6 +134,10 @@ def prune(
     The plan that was applied, with its certificate, is the attribute `plan` of the new model.
     """
     job = make_job(plan, choices)
+    if job.shards.resume or job.shards.ray:
+        raise AireError(
+            "resume= and ray= are about the shards of a folder: use aireprune.prune_file, which writes them."
+        )
     source = open_source(model_or_path, config, job.units, module)
     done = prune_from_file(source, job) if isinstance(source, FileSource) else prune_module(source, job)
     tell(done.notices)

@@ -21,6 +21,7 @@ Step = Callable[[str, int, int], None]  # (what is done, how many are done, of h
 WIDE = 200  # columns where the output is not a terminal, so that nothing is cut for a file or a pipe
 FOLDED, GAP, BAR = 24, 2, 12  # columns: of a first column that is folded, between columns, of a bar
 EVERY = 30.0  # seconds between two lines of progress where there is no terminal
+SOON = 50  # the time left is guessed once a fiftieth of the work is done
 QUIET = "AIRE_QUIET"
 SCHEMA = 1  # version of what --json prints: grows when a key is renamed, removed or changes its meaning
 
@@ -218,7 +219,7 @@ class Lines:
         self.told, fresh = now, done - self.before
         left = (
             f", about {duration((now - self.began) / fresh * (total - done))} left"
-            if fresh > 0 and done < total
+            if total <= SOON * fresh and done < total
             else ""
         )
         progress_line(f"{what}: {self.text(done, total)}{left}")
