@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 def how_to_load(source: FileSource, target: Path, plan: Plan, mask: bool) -> str:
     """Code that loads the copy of `source` at `target`, with the one number that stock code needs changed."""
     from aireprune.families.mamba2 import is_projected
+    from aireprune.files.urls import as_url
     from aireprune.pruning.surgery import stored_sizes
 
+    if (url := as_url(target)) is not None:
+        return f'Load it: aireprune.load("{url}")'
     sizes = stored_sizes(source.layers, plan, mask)
     projected = plan.reduce == "projected" or any(map(is_projected, source.layers))
     if source.writes_own(target) or projected:  # stock code knows no projections
