@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,31 @@ def test_fitted_folders_load_in_stock_code(tmp_path: Path) -> None:
     stock = type(full).from_pretrained(tmp_path / "out").eval()
     assert stock.config.state_size == 3
     close(logits(stock), logits(aireprune.prune(full, **choices)))
+
+
+@pytest.mark.parametrize("name", ["mamba2", "bamba"])
+def test_fitting_a_folder_moves_what_fitting_in_memory_moves(name: str, tmp_path: Path) -> None:
+    """Of in_proj the rows that make B and C; those that make z, x and the steps stay."""
+    full: Any = MODELS[name]()
+    with torch.no_grad():
+        for parameter in full.parameters():
+            if parameter.ndim == 2:
+                parameter *= 4  # so that states matter
+    full.save_pretrained(tmp_path / "in")
+    same = np.tile(tokens(1).numpy(), (8, 1))  # held-out sequences are like the others, so the fit is kept
+    choices: dict[str, Any] = {"ratio": 0.5, "reduce": "fitted", "layout": "uniform", "calibrate": same}
+    aireprune.prune_file(tmp_path / "in", tmp_path / "out", **choices)
+    streamed, inside = aireprune.load(tmp_path / "out"), aireprune.prune(full, **choices)
+    for key, values in inside.state_dict().items():
+        torch.testing.assert_close(streamed.state_dict()[key], values, rtol=1e-4, atol=1e-5)
+    plain = aireprune.prune(full, replace(inside.plan, reduce="truncate", calibrated=0))
+    for layer in open_module(full).layers:
+        before, after = (model.get_submodule(layer.name).in_proj.weight for model in (plain, streamed))
+        first, heads = layer.options.first_row, len(full.get_submodule(layer.name).A_log)
+        gates = slice(first, len(after) - heads)
+        assert torch.equal(after[:first], before[:first])
+        assert torch.equal(after[-heads:], before[-heads:])
+        assert (after[gates] != before[gates]).any(dim=1).all()
 
 
 @pytest.mark.parametrize("reduce", ["projected", "fitted"])

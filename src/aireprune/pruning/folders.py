@@ -23,7 +23,7 @@ from aireprune.calibration.inputs import ArrayInputs, Inputs
 from aireprune.calibration.readout import Progress, Walk
 from aireprune.calibration.running import running
 from aireprune.calibration.subject import Subject
-from aireprune.families import Layer
+from aireprune.families import Layer, find_layers
 from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.memory import give_back
 from aireprune.models.arrays import to_numpy
@@ -121,7 +121,7 @@ def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
     before, after = Streamed(plain, arrays[0], full.capacity), Streamed(student, arrays[1], full.capacity)
     store = LayerStore(job.target, {"plan": plan.to_json(), "source": _stamp(source), "inputs": digest(inputs)})
     arrays[1].fitted = store
-    layers = [replace(layer, states=size * layer.groups) for layer, size in zip(source.layers, sizes, strict=True)]
+    layers = find_layers(arrays[0], source.config, plan.units, source.name)  # where their rows are now
     with before.running(), after.running():
         with running(full.module, student):
             walk = Walk(job.subject, student, layers, inputs, full.capacity, plan.reduce == "fitted")
