@@ -25,6 +25,7 @@ from aireprune.models.arrays import ModuleArrays, like
 
 ROWS = 2**14  # time steps on which the readout of one channel is fitted
 MODES_AT_ONCE = 256  # modes of channels whose states are held together
+REAL = 1e-4  # of a pole's size: with a smaller imaginary part it counts as real
 
 Stream = Iterable[tuple[Tensor, Tensor, bool]]  # what the layer reads (b, L, h), what it should put out, held out
 
@@ -111,6 +112,15 @@ def _weights(present: Response, gains: np.ndarray, index: Tensor, modes: Tensor)
     return torch.from_numpy(columns)[..., None]
 
 
+def real_where_rounded(lam: np.ndarray) -> np.ndarray:
+    """Poles without an imaginary part that is as small as rounding errors.
+
+    A negative real pole is stored with an angle of π, rounded. What the rounding lets through would count as a feature of
+    its own, some 1e-8 of the others, and be fitted with a readout of 1e8 that another exponential function breaks.
+    """
+    return np.where(np.abs(lam.imag) < REAL * np.abs(lam), lam.real + 0j, lam)
+
+
 def _fixed(present: Response, u: Tensor) -> Tensor | float:
     """What channels put out that is not fitted: D u where D is a matrix."""
     if present.skip is None or present.own_skip:
@@ -121,7 +131,7 @@ def _fixed(present: Response, u: Tensor) -> Tensor | float:
 def _channels(present: Response, stream: Stream, stride: int) -> tuple[np.ndarray, np.ndarray]:
     """Changes of c (h, d, 1, n) and D (h,)."""
     system, groups = present.system, _groups(present)
-    lam = torch.from_numpy(system.lam)
+    lam = torch.from_numpy(real_where_rounded(system.lam))
     for u, target, held in stream:
         step = min(stride, u.shape[1])
         wanted = every(step, target - _fixed(present, u))
