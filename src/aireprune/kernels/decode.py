@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from aireprune.kernels.numba.decode_codes import MAMBA, MAMBA2, MODEL
+from aireprune.kernels.numba.decode_codes import BLOCK, MAMBA, MAMBA2, MODEL
 
 KINDS = {"float32": torch.float32, "int8": torch.int8}
 LARGEST = 127  # in 8 bits
@@ -62,10 +63,12 @@ class DecodeWeights:
 
 
 def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix (n, k) in 8 bits, and the factors (n,) of its rows: the largest of a row is 127 times its factor."""
-    exact = weight.detach().float()
-    scale = exact.abs().amax(1) / LARGEST
-    return torch.round(exact / scale.clamp(min=1e-30)[:, None]).to(torch.int8), scale
+    """A matrix (n, k) in 8 bits, and factors (n, blocks): the largest number of a block is 127 times its factor."""
+    n, k = weight.shape
+    blocks = F.pad(weight.detach().float(), (0, -k % BLOCK)).view(n, -1, BLOCK)
+    scale = blocks.abs().amax(-1) / LARGEST
+    stored = torch.round(blocks / scale.clamp(min=torch.finfo(torch.float32).tiny)[..., None]).to(torch.int8)
+    return stored.view(n, -1)[:, :k].contiguous(), scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,5 +128,3 @@ def decoder_run(program: DecodeProgram, memory: np.ndarray, logits: np.ndarray) 
     row = np.zeros(2 * (channels + values) + int(layers["heads"].max()), np.float32)
     scratch = (own, sums, np.zeros(parts, np.float32), row)
     return lambda token: decode2(token, *given, *scratch, logits)
-
-

@@ -1,12 +1,14 @@
 """How the kernels of decoding know a model: records of its sizes, and of where its numbers are.
 
 Fields that end in _at say where something begins among the small weights, or in the memory of the sequence. A matrix is
-an address, `NAME`, and that of the factors of its rows, `NAME_scale`, which is 0 where it is stored in single precision.
+an address, `NAME`, and that of the factors of its blocks, `NAME_scale`, which is 0 where it is stored in single precision.
 """
 
 from __future__ import annotations
 
 import numpy as np
+
+BLOCK = 64  # numbers of a row that have a factor in common in 8 bits, and channels that are not divided between threads
 
 
 def _record(matrices: tuple[str, ...], *fields: str) -> np.dtype:

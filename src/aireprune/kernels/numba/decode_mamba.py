@@ -6,8 +6,9 @@ from __future__ import annotations
 from numba import njit, prange
 
 from aireprune.kernels.numba.compile import FAST, keep_apart, kernel
+from aireprune.kernels.numba.decode_codes import BLOCK
 from aireprune.kernels.numba.decode_products import product
-from aireprune.kernels.numba.decode_rows import LANES, answer, convolve, embed, gather, rms, share
+from aireprune.kernels.numba.decode_rows import answer, convolve, embed, gather, rms, share
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
 from aireprune.kernels.numba.math import exp2, sigmoid, softplus
 
@@ -48,7 +49,7 @@ def _before_scan(layer, kind, part, parts, small, memory, z, room, gates, xz):
     """The part's channels of x and of the gate, and what they add to dt's low rank, B and C."""
     keep_apart()
     features, d = z.shape[0], layer.channels
-    first, last = share(d, part, parts, LANES)
+    first, last = share(d, part, parts, BLOCK)
     count = last - first
     normed, u = room[:features], room[features : features + count]
     rms(z, small, layer.norm_at, normed)
@@ -68,7 +69,7 @@ def _after_scan(layer, kind, part, parts, small, memory, room, gates, xz, sums):
     """The scan of the part's channels, and what they add to the residual stream."""
     keep_apart()
     d, n, rank = layer.channels, layer.states, layer.rank
-    first, last = share(d, part, parts, LANES)
+    first, last = share(d, part, parts, BLOCK)
     count = last - first
     low = room[: rank + 2 * n]
     for i in range(rank + 2 * n):

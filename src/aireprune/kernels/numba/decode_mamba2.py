@@ -12,8 +12,9 @@ import math
 from numba import njit, prange
 
 from aireprune.kernels.numba.compile import FAST, keep_apart, kernel
+from aireprune.kernels.numba.decode_codes import BLOCK
 from aireprune.kernels.numba.decode_products import product
-from aireprune.kernels.numba.decode_rows import LANES, answer, convolve, embed, gather, rms, share
+from aireprune.kernels.numba.decode_rows import answer, convolve, embed, gather, rms, share
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
 from aireprune.kernels.numba.math import exp2, sigmoid, softplus
 
@@ -90,7 +91,7 @@ def _before_scan(layer, kind, part, parts, small, memory, z, room, row):
     normed, out = room[:features], room[features:]
     rms(z, small, layer.norm_at, normed)
     head, end = _heads(layer, part, parts)
-    first, last = share(2 * values, part, parts, LANES)
+    first, last = share(2 * values, part, parts, BLOCK)
     dt = 2 * (d + values)
     _project(layer, kind, head * p, end * p, small, normed, row)
     _project(layer, kind, d + head * p, d + end * p, small, normed, row)

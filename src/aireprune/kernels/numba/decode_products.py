@@ -1,17 +1,24 @@
 # mypy: ignore-errors
 """Products of matrices with one vector, read where the model keeps them: every weight passes once, in long runs.
 
-A matrix (n, k) is known by the address of its first number, in single precision or in 8 bits with a factor per row.
-`kind` is any array of the type in which all matrices of a model are stored.
+A matrix (n, k) is known by the address of its first number, in single precision or in 8 bits with a factor for every
+BLOCK numbers of a row, (n, blocks). `kind` is any array of the type in which all matrices of a model are stored.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
 from numba import carray, njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from aireprune.kernels.numba.compile import FAST, keep_apart
+from aireprune.kernels.numba.cpu import REGISTER_BYTES
+from aireprune.kernels.numba.decode_codes import BLOCK
+from aireprune.kernels.numba.lanes import Lanes
+
+ROWS = 4  # that a vector is read for once
 
 
 @intrinsic
@@ -30,48 +37,136 @@ def _at(address, size, kind):
     return carray(_pointer(address, kind), (size,))
 
 
-def _factor(scale, row, kind, like):
-    """What the numbers of a row are to be multiplied by; like: any array in single precision."""
+@intrinsic
+def _blocks(context, w, at, k, scales, scale_at, stride, x, count, out, out_at):
+    """out[out_at + r] = the first `count` blocks of row r times x, for ROWS rows of w whose first begins at `at`.
 
+    Rows of w are k numbers apart, their factors `stride`. Sums of a block and of a row are vectors: lanes add up at the end.
+    """
+    whole = types.int64
 
-@overload(_factor)
-def _factor_by_kind(scale, row, kind, like):
-    if kind.dtype == types.float32:
-        return lambda scale, row, kind, like: np.float32(1)
-    return lambda scale, row, kind, like: _at(scale, row + 1, like)[row]
+    def codegen(context, builder, signature, args):
+        v, integer = Lanes(context, builder, types.float32, REGISTER_BYTES), ir.IntType(64)
+        w, scales, x, out = (v.start(signature.args[i], args[i]) for i in (0, 3, 6, 8))
+        at, k, scale_at, stride, count, out_at = (args[i] for i in (1, 2, 4, 5, 7, 9))
+        bytes_, words = ir.VectorType(ir.IntType(8), v.count), ir.VectorType(ir.IntType(32), v.count)
+        row = [builder.gep(w, [builder.add(at, builder.mul(integer(r), k))]) for r in range(ROWS)]
+        factor = [builder.gep(scales, [builder.add(scale_at, builder.mul(integer(r), stride))]) for r in range(ROWS)]
+        sums = [v.variable(v.zero()) for _ in range(ROWS)]
+
+        def numbers(start, index):
+            stored = builder.load(builder.bitcast(builder.gep(start, [index]), bytes_.as_pointer()))
+            stored.align = 1
+            return builder.sitofp(builder.sext(stored, words), v.vector)
+
+        with cgutils.for_range(builder, count) as loop:
+            first = builder.mul(loop.index, integer(BLOCK))
+            places = [builder.add(first, integer(i)) for i in range(0, BLOCK, v.count)]
+            values = [v.load(x, place) for place in places]
+            for r in range(ROWS):
+                total = v.mul(numbers(row[r], places[0]), values[0])
+                for place, value in zip(places[1:], values[1:], strict=True):
+                    total = v.multiply_add(numbers(row[r], place), value, total)
+                scale = v.broadcast(factor[r], loop.index)
+                builder.store(v.multiply_add(scale, total, builder.load(sums[r])), sums[r])
+        for r in range(ROWS):
+            builder.store(v.total(builder.load(sums[r])), builder.gep(out, [builder.add(out_at, integer(r))]))
+        return context.get_dummy_value()
+
+    return types.void(w, whole, whole, scales, whole, whole, x, whole, out, whole), codegen
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def product(address, scale, kind, n, k, first, last, column, x, out):
-    """out[r - first] = sum over j of w[r, column + j] x[j] for rows r from `first` to `last` of w (n, k)."""
+def _single(address, n, k, first, last, column, x, out):
+    """`product` of a matrix in single precision."""
     keep_apart()
-    w, columns, r = _at(address, n * k, kind), x.shape[0], first
-    while r + 4 <= last:  # x is read once for four rows
+    w, columns, r = _at(address, n * k, x), x.shape[0], first
+    while r + ROWS <= last:
         a = r * k + column
         w0, w1, w2, w3 = w[a:], w[a + k :], w[a + 2 * k :], w[a + 3 * k :]
         s0, s1, s2, s3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
         for j in range(columns):
             value = x[j]
-            s0 += np.float32(w0[j]) * value
-            s1 += np.float32(w1[j]) * value
-            s2 += np.float32(w2[j]) * value
-            s3 += np.float32(w3[j]) * value
-        out[r - first] = s0 * _factor(scale, r, kind, out)
-        out[r - first + 1] = s1 * _factor(scale, r + 1, kind, out)
-        out[r - first + 2] = s2 * _factor(scale, r + 2, kind, out)
-        out[r - first + 3] = s3 * _factor(scale, r + 3, kind, out)
-        r += 4
+            s0 += w0[j] * value
+            s1 += w1[j] * value
+            s2 += w2[j] * value
+            s3 += w3[j] * value
+        out[r - first], out[r - first + 1], out[r - first + 2], out[r - first + 3] = s0, s1, s2, s3
+        r += ROWS
     while r < last:
         row, total = w[r * k + column :], np.float32(0)
         for j in range(columns):
-            total += np.float32(row[j]) * x[j]
-        out[r - first] = total * _factor(scale, r, kind, out)
+            total += row[j] * x[j]
+        out[r - first] = total
         r += 1
 
 
-@njit(error_model="numpy")
+@njit(fastmath=FAST, error_model="numpy")
+def _eight_bits(address, scale, kind, n, k, first, last, column, x, out):
+    """`product` of a matrix in 8 bits: whole blocks of four rows at a time, what is left over number by number."""
+    keep_apart()
+    stride = (k + BLOCK - 1) // BLOCK
+    w, scales = _at(address, n * k, kind), _at(scale, n * stride, x)
+    columns = x.shape[0]
+    begin = min(-column % BLOCK, columns)
+    whole = (columns - begin) // BLOCK
+    end, block, inner = begin + whole * BLOCK, (column + begin) // BLOCK, x[begin:]
+    r, ragged = first, whole * BLOCK < columns
+    while r + ROWS <= last:
+        _blocks(w, r * k + column + begin, k, scales, r * stride + block, stride, inner, whole, out, r - first)
+        if ragged:
+            for other in range(r, r + ROWS):
+                left = _some(w, other * k, scales, other * stride, column, x, 0, begin)
+                out[other - first] += left + _some(w, other * k, scales, other * stride, column, x, end, columns)
+        r += ROWS
+    while r < last:
+        out[r - first] = _some(w, r * k, scales, r * stride, column, x, 0, columns)
+        r += 1
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def _some(w, at, scales, scale_at, column, x, begin, end):
+    """A row that begins at `at`, from `column` on, times numbers `begin` to `end` of x."""
+    total = np.float32(0)
+    for j in range(begin, end):
+        total += np.float32(w[at + column + j]) * scales[scale_at + (column + j) // BLOCK] * x[j]
+    return total
+
+
+def product(address, scale, kind, n, k, first, last, column, x, out):
+    """out[r - first] = sum over j of w[r, column + j] x[j] for rows r from `first` to `last` of w (n, k)."""
+
+
+@overload(product)
+def _product(address, scale, kind, n, k, first, last, column, x, out):
+    if kind.dtype == types.float32:
+        return lambda address, scale, kind, n, k, first, last, column, x, out: _single(
+            address, n, k, first, last, column, x, out
+        )
+    return lambda address, scale, kind, n, k, first, last, column, x, out: _eight_bits(
+        address, scale, kind, n, k, first, last, column, x, out
+    )
+
+
 def read_row(address, scale, kind, n, k, row, out):
     """Row `row` of a matrix (n, k) into out (k,)."""
-    w, factor = _at(address, n * k, kind), _factor(scale, row, kind, out)
-    for j in range(k):
-        out[j] = np.float32(w[row * k + j]) * factor
+
+
+@overload(read_row)
+def _read_row(address, scale, kind, n, k, row, out):
+    if kind.dtype == types.float32:
+
+        def read(address, scale, kind, n, k, row, out):
+            w = _at(address, n * k, kind)
+            for j in range(k):
+                out[j] = w[row * k + j]
+
+    else:
+
+        def read(address, scale, kind, n, k, row, out):
+            stride = (k + BLOCK - 1) // BLOCK
+            w, scales = _at(address, n * k, kind), _at(scale, n * stride, out)
+            for j in range(k):
+                out[j] = np.float32(w[row * k + j]) * scales[row * stride + j // BLOCK]
+
+    return read

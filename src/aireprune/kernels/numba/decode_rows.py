@@ -13,10 +13,9 @@ import math
 from numba import njit
 
 from aireprune.kernels.numba.compile import FAST, keep_apart
+from aireprune.kernels.numba.decode_codes import BLOCK
 from aireprune.kernels.numba.decode_products import product, read_row
 from aireprune.kernels.numba.math import sigmoid
-
-LANES = 16  # channels of a part are a multiple of these, where there are enough of them
 
 
 @njit
@@ -87,7 +86,7 @@ def answer(model, kind, part, small, z, normed, logits):
     """The part's share of the logits for the residual stream z."""
     keep_apart()
     rms(z, small, model.norm_at, normed)
-    first, last = share(model.vocabulary, part, model.parts, LANES)
+    first, last = share(model.vocabulary, part, model.parts, BLOCK)
     product(
         model.head, model.head_scale, kind, model.vocabulary, model.features, first, last, 0, normed, logits[first:last]
     )

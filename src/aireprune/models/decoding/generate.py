@@ -110,7 +110,9 @@ def decoder_for(model: nn.Module, batch: int, weights: str) -> Decoder:
 
 def _own(model: Any, weights: str) -> Decoder:
     if model.config.mode != "tokens":
-        raise AireError(f"The model answers in mode {model.config.mode!r}; generate takes language models, mode 'tokens'.")
+        raise AireError(
+            f"The model answers in mode {model.config.mode!r}; generate takes language models, mode 'tokens'."
+        )
     if weights != "float32":
         raise AireError(
             f"weights={weights!r} is for transformers' Mamba and Mamba-2: aire convert makes such a folder of a model of ours."
