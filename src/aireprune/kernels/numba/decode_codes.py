@@ -24,6 +24,6 @@ MAMBA = _record(
 )  # fmt: skip
 # values: of B (and of C) in all groups; norm_groups: into which the channels are normed
 MAMBA2 = _record(
-    ("inner", "outer"), "norm_at", "channels", "taps", "values", "heads", "head", "groups", "states", "norm_groups", "projected",
-    "window_at", "state_at", "inner_bias_at", "conv_at", "b_at", "c_at", "head_at", "norm2_at", "outer_bias_at",
+    ("inner", "outer"), "norm_at", "channels", "taps", "values", "heads", "head", "groups", "states", "norm_groups",
+    "projected", "window_at", "state_at", "inner_bias_at", "conv_at", "b_at", "c_at", "head_at", "norm2_at", "outer_bias_at",
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -18,17 +19,18 @@ from aireprune.models.accelerate import fast_scans
 from aireprune.models.decoding.decoder import Decoder
 from aireprune.models.decoding.layers import mamba2_layer, mamba_layer, state_shapes
 from aireprune.models.evaluation import evaluation_mode
+from aireprune.models.recurrence.watch import Watch
 
 MODELS = {"MambaForCausalLM": "MambaMixer", "Mamba2ForCausalLM": "Mamba2Mixer"}
-COMPARED = 8  # tokens of the prompt after which logits of rounded weights are compared
+COMPARED = 4  # tokens of the prompt after which logits of rounded weights are compared
 
 
 class FusedDecoder(Decoder):
-    """weights: 'float32', read where the model has them, or 'int8', rounded copies. A text is read by the model itself."""
+    """A text is read by the model itself, what follows it is decoded by a program of its weights (`program_for`)."""
 
-    def __init__(self, model: nn.Module, weights: str):
+    def __init__(self, model: nn.Module, program: DecodeProgram):
         self._model: Any = model
-        self._program = make_program(model, weights)
+        self._program = program
         self._memory = torch.zeros(self._program.memory)
         self._logits = torch.zeros(1, int(self._program.model["vocabulary"][0]))
         self._run = decoder_run(self._program, self._memory.numpy(), self._logits.numpy()[0])
@@ -98,8 +100,23 @@ def can_fuse(model: nn.Module, weights: str) -> bool:
     )
 
 
+_PROGRAMS: WeakKeyDictionary[nn.Module, dict[tuple[str, int], tuple[DecodeProgram, Watch]]] = WeakKeyDictionary()
+
+
+def program_for(model: nn.Module, weights: str) -> DecodeProgram:
+    """The model for the kernels, kept until its weights change.
+
+    weights: 'float32', read where the model has them, or 'int8', rounded copies.
+    """
+    kept = _PROGRAMS.setdefault(model, {})
+    found = kept.get((weights, threads()))
+    if found is None or not found[1].unchanged():
+        found = kept[weights, threads()] = make_program(model, weights), Watch(model)
+    return found[0]
+
+
+@torch.no_grad()
 def make_program(model: Any, weights: str) -> DecodeProgram:
-    """The model for the kernels."""
     gathered, memory, layers = DecodeWeights(weights), 0, []
     backbone, mamba = model.backbone, type(model).__name__ == "MambaForCausalLM"
     for block in backbone.layers:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from aireprune.errors import AireError
-from aireprune.kernels.numba.compile import threads
 from aireprune.models.arrays import is_own
 from aireprune.models.decoding.decoder import Decoder, ModuleDecoder, OwnDecoder
-from aireprune.models.decoding.fused import MODELS, FusedDecoder, can_fuse
+from aireprune.models.decoding.fused import MODELS, FusedDecoder, can_fuse, program_for
 from aireprune.models.decoding.request import GenerateRequest
 from aireprune.models.decoding.sampling import Sampler
 from aireprune.models.recurrence.refusals import INTEGERS
-from aireprune.models.recurrence.watch import Watch
 
 CACHED = (*MODELS, "FalconMambaForCausalLM")  # whose forward passes take and give cache_params
 
@@ -83,11 +80,8 @@ def _stop(model: Any, request: GenerateRequest) -> tuple[Tensor, int]:
     return torch.tensor(stop, dtype=torch.long), fill if fill is not None else stop[0] if stop else 0
 
 
-_DECODERS: WeakKeyDictionary[nn.Module, dict[tuple[str, int], tuple[FusedDecoder, Watch]]] = WeakKeyDictionary()
-
-
 def decoder_for(model: nn.Module, batch: int, weights: str) -> Decoder:
-    """Who goes on with so many texts. What was made of weights is kept until they change."""
+    """Who goes on with so many texts."""
     if is_own(model):
         return _own(model, weights)
     if type(model).__name__ not in CACHED or type(model).__module__.split(".")[0] != "transformers":
@@ -101,11 +95,7 @@ def decoder_for(model: nn.Module, batch: int, weights: str) -> Decoder:
                 f"weights={weights!r} serves one text at a time, by an unchanged Mamba or Mamba-2 of transformers on a CPU."
             )
         return ModuleDecoder(model)
-    kept = _DECODERS.setdefault(model, {})
-    found = kept.get((weights, threads()))
-    if found is None or not found[1].unchanged():
-        found = kept[weights, threads()] = FusedDecoder(model, weights), Watch(model)
-    return found[0]
+    return FusedDecoder(model, program_for(model, weights))
 
 
 def _own(model: Any, weights: str) -> Decoder:
@@ -115,6 +105,7 @@ def _own(model: Any, weights: str) -> Decoder:
         )
     if weights != "float32":
         raise AireError(
-            f"weights={weights!r} is for transformers' Mamba and Mamba-2: aire convert makes such a folder of a model of ours."
+            f"weights={weights!r} is for transformers' Mamba and Mamba-2. Our own language models become such a folder with "
+            "aire convert."
         )
     return OwnDecoder(model)
