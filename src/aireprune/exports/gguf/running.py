@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,14 @@ def last_logits(path: Path, tokens: np.ndarray, vocabulary: int) -> np.ndarray:
         return session.begin(tokens)
 
 
+@cache
+def _quiet() -> Any:
+    """A function for llama.cpp's log that says nothing; it is kept, because llama.cpp may call it at any time."""
+    import llama_cpp
+
+    return llama_cpp.llama_log_callback(lambda level, text, data: None)
+
+
 class LlamaCpp:
     """A file that llama.cpp has loaded, for one text of at most CONTEXT tokens at a time. threads: None, as it chooses."""
 
@@ -26,8 +36,11 @@ class LlamaCpp:
         import llama_cpp
 
         self._library, self._vocabulary = llama_cpp, vocabulary
+        llama_cpp.llama_log_set(_quiet(), ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
-        self._model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+        how = llama_cpp.llama_model_default_params()
+        how.use_extra_bufts = False  # AMX, which virtual machines may announce and not have: the process would end
+        self._model = llama_cpp.llama_model_load_from_file(str(path).encode(), how)
         if not self._model:
             raise AireError("llama.cpp cannot load the GGUF file. It was not kept.")
         wanted = llama_cpp.llama_context_default_params()
