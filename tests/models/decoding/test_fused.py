@@ -65,8 +65,8 @@ def test_logits(name: str, parts: int) -> None:
     assert decoder.logit_error is None
     rounded, decoder = decoded(model, "int8", parts)
     assert decoder.logit_error is not None
-    assert 0 < decoder.logit_error < 0.1
-    assert 0 < float((rounded - exact).abs().max()) < 0.1 * scale
+    assert 0 < decoder.logit_error < 0.2
+    assert 0 < float((rounded - exact).abs().max()) < 0.2 * scale
 
 
 @pytest.mark.parametrize("name", ["mamba, wide", "mamba2, wide"])
