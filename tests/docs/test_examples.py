@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,17 @@ def test_onnx_whole_and_step_by_step_agree(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.splitlines()[-1].rpartition(" ")[2]) < 1e-5
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["step.onnx", "whole.onnx"]
+
+
+def test_a_chat_remembers_what_was_said(tmp_path: Path) -> None:
+    transformers_model("Mamba", state_size=6, vocab_size=300).save_pretrained(tmp_path / "model")
+    save_tokenizer(tmp_path / "model")
+    aireprune.prune_file(tmp_path / "model", tmp_path / "small", ratio=0.5)
+    command = [sys.executable, ROOT / "examples" / "chat_on_cpu.py", tmp_path / "small", "--int8", "--temperature", "0"]
+    done = subprocess.run(
+        [*command, "--max-new-tokens", "6"], input="a state\nand another\n\n", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    told = [re.search(r"tokens in .* after (\d+) of prompt, logits within", line) for line in done.stdout.splitlines()]
+    first, second = (int(found.group(1)) for found in told if found)
+    assert second > first

@@ -1,6 +1,6 @@
 """The public functions. Each takes a model in memory or a path to a checkpoint."""
 
-from aireprune.api.models import accelerate, calibrate, export, load, methods, plan, prune, prune_file, save
+from aireprune.api.models import accelerate, calibrate, export, generate, load, methods, plan, prune, prune_file, save
 from aireprune.api.studies import evaluate, explore, inspect, report, score, sweep
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "evaluate",
     "explore",
     "export",
+    "generate",
     "inspect",
     "load",
     "methods",

@@ -27,11 +27,13 @@ from aireprune.pruning.rows import with_short_rows
 from aireprune.pruning.source import ConfigLike, FileSource, open_file, open_module, open_source
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from aireprune.calibration.inputs import InputSource
     from aireprune.exports.outcome import Exported
     from aireprune.exports.request import ExportChoices
+    from aireprune.models.decoding.generate import Generation
+    from aireprune.models.decoding.request import GenerateChoices
     from aireprune.tasks.base import Task
 
     ModelOrPath = nn.Module | str | Path
@@ -71,6 +73,25 @@ def accelerate(model: nn.Module) -> nn.Module:
     from aireprune.models.accelerate import accelerate as run
 
     return run(model)
+
+
+def generate(model: nn.Module, tokens: Tensor, **choices: Unpack[GenerateChoices]) -> Generation:
+    """Go on with a text on the CPU: tokens (b, L) or (L,) of one length, and what follows them.
+
+    Takes transformers' Mamba, Mamba-2 and FalconMamba language models, pruned or not, and our own. One text of a Mamba or
+    Mamba-2 is decoded by a kernel of ours that reads every weight once per token; what it prepares is kept while the
+    weights stay the same (writing through `.data` is not noticed).
+    max_new_tokens=128. temperature=0: the likeliest token; above it, one is drawn, from the top_k=0 likeliest (0: all) and
+    from those that together have top_p=1.0 of the probability; seed= makes draws repeat themselves.
+    stop: a token or several that end a text; by default as the model's generation_config says.
+    weights: 'float32', as the model has them, or 'int8': matrices rounded to 8 bits, in blocks of 64 with a factor each.
+    The text itself is read with the model's own weights; `logit_error` of the result is what rounding does to logits.
+    on_token: called with the new tokens (b,) as they come.
+    """
+    from aireprune.models.decoding.generate import generate as run
+    from aireprune.models.decoding.request import make_generate_request
+
+    return run(model, tokens, make_generate_request(choices))
 
 
 def plan(

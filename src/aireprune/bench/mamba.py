@@ -70,20 +70,25 @@ def _products(layer: MambaLayer, u: Tensor) -> Callable[[], object]:
     return run
 
 
-def transformers_model(kind: str, layers: int) -> Any:
-    """transformers' Mamba or Mamba-2 in the shape of the 130M models."""
+STATES = {"mamba": 16, "mamba2": 128}  # of the 130M models
+
+
+def transformers_model(kind: str, layers: int, states: int | None = None) -> Any:
+    """transformers' Mamba or Mamba-2 in the shape of the 130M models, or with so many states."""
     import transformers
 
     torch.manual_seed(0)
+    states = STATES[kind] if states is None else states
     if kind == "mamba":
-        return transformers.MambaForCausalLM(transformers.MambaConfig(num_hidden_layers=layers)).eval()
+        config = transformers.MambaConfig(num_hidden_layers=layers, state_size=states)
+        return transformers.MambaForCausalLM(config).eval()
     config = transformers.Mamba2Config(
         hidden_size=768,
         num_hidden_layers=layers,
         num_heads=24,
         head_dim=64,
         n_groups=1,
-        state_size=128,
+        state_size=states,
         vocab_size=50288,
     )
     return transformers.Mamba2ForCausalLM(config).eval()

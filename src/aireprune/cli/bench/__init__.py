@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from aireprune.cli.bench import checkpoint, export, layer, mamba, model, s4d, scaling, step, train
+from aireprune.cli.bench import checkpoint, export, layer, mamba, model, s4d, scaling, serve, step, train
 
 COMMANDS = (
     checkpoint.checkpoint,
@@ -16,6 +16,7 @@ COMMANDS = (
     s4d.s4d,
     export.export,
     step.step,
+    serve.serve,
 )
 
 app = typer.Typer(help="Measurements on this machine, as ratios within one run.", no_args_is_help=True)

@@ -1,0 +1,1 @@
+"""Language models that go on with a text, token by token: `aireprune.generate`."""
