@@ -17,7 +17,8 @@ class Lessons:
     """Batches by the number of a step, each a function of that number and the seed alone.
 
     What is shuffled are the sequences of an array, or pieces of the batches that were given. One in HELD_OUT of them is
-    kept aside, up to JUDGES batches, spread over all.
+    kept aside, up to JUDGES batches, spread over all. From the second pass on, sequences of real numbers are not repeated
+    but mixed, two at a time in random shares: a few hundred would be learnt by heart.
     """
 
     def __init__(self, inputs: Inputs, seed: int = 0):
@@ -43,7 +44,16 @@ class Lessons:
     def __getitem__(self, step: int) -> Call:
         number, place = divmod(step, self.steps_in_a_pass)
         order = np.random.default_rng((self.seed, number)).permutation(self._learnt)
-        return self._call(order[place * self._at_once : (place + 1) * self._at_once])
+        units = order[place * self._at_once : (place + 1) * self._at_once]
+        if number and self._values is not None and np.issubdtype(self._values.dtype, np.floating):
+            return self._mixed(units, np.random.default_rng((self.seed, number, place)))
+        return self._call(units)
+
+    def _mixed(self, units: np.ndarray, rng: np.random.Generator) -> Call:
+        assert self._values is not None
+        one, other = self._values[units], self._values[rng.choice(self._learnt, len(units))]
+        share = rng.random((len(units), *[1] * (one.ndim - 1))).astype(one.dtype)
+        return Call((torch.from_numpy(other + share * (one - other)),))
 
     def _call(self, units: np.ndarray) -> Call:
         if self._values is None:
