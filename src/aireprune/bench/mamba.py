@@ -80,8 +80,8 @@ def transformers_model(kind: str, layers: int, states: int | None = None) -> Any
     torch.manual_seed(0)
     states = STATES[kind] if states is None else states
     if kind == "mamba":
-        config = transformers.MambaConfig(num_hidden_layers=layers, state_size=states)
-        return transformers.MambaForCausalLM(config).eval()
+        small = transformers.MambaConfig(num_hidden_layers=layers, state_size=states)
+        return transformers.MambaForCausalLM(small).eval()
     config = transformers.Mamba2Config(
         hidden_size=768,
         num_hidden_layers=layers,

@@ -44,7 +44,7 @@ def serve(
 
 
 def _rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for model, found in result["models"].items():
         prompt, token, difference = found["prefill"], found["decode"], found["difference"]
         for engine, seconds in prompt["seconds"].items():
