@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -169,5 +171,16 @@ def test_versions_that_differ_are_refused(nodes, monkeypatch):
 
 def test_no_cluster_at_the_address(nodes):
     ray.shutdown()
-    with pytest.raises(AireError, match=r"There is no Ray cluster at '127\.0\.0\.1:1' that can be used"):
-        connect("127.0.0.1:1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+        for address, why in (
+            ("127.0.0.1:1", "refused"),
+            ("127.0.0.1:99999", "no port 99999"),
+            ("somewhere", "Invalid address"),
+            (f"127.0.0.1:{port}", "not Ray|reset by peer"),
+        ):
+            with pytest.raises(
+                AireError, match=rf"There is no Ray cluster at '{address}' that can be used \(.*({why})"
+            ):
+                connect(address)
