@@ -1,14 +1,18 @@
 """What docs/scaling.md is made of: processor seconds per cell of a sweep, per byte of a checkpoint, per calibration token.
 
     AIRE_DATA=… python tools/scaling.py
+    AIRE_DATA=… python tools/scaling.py nodes
 
-One thread, and processor time instead of wall time, so that other work on the machine counts little.
+One thread, and processor time instead of wall time, so that other work on the machine counts little. With `nodes`, a sweep
+on a Ray cluster of one node and then of two, both on this machine and with one CPU each: wall time, and the processor time
+of the workers.
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -35,7 +39,7 @@ def seconds(function, *arguments):
 
 
 def sweep_costs() -> None:
-    model, task = open_file(Path("zoo/listops-s5")).build(), load_task("listops-mini")
+    model, task = open_file(Path("src/aireprune/zoo/listops-s5")).build(), load_task("listops-mini")
     request = make_sweep_request({"ratios": [0.1, 0.5, 0.9]})
     judge, cells = Judge(model, task, request), list(request.cells())
     start, _ = seconds(judge, [FULL])
@@ -53,6 +57,37 @@ def sweep_costs() -> None:
     tokens = request.calibrate_count * task.length
     each = more / tokens * 1e6
     print(f"calibration: {first:.2f} s, another ratio {more:.2f} s; {tokens} tokens, {each:.1f} µs per token")
+
+
+def node_times() -> None:
+    import psutil
+    import ray
+    from ray.cluster_utils import Cluster
+
+    from aireprune.experiments.on_ray import runner
+    from aireprune.experiments.sweep import Setting, run_sweep
+
+    model, task = open_file(Path("src/aireprune/zoo/listops-s5")).build(), load_task("listops-mini")
+    request = make_sweep_request({"ratios": [0.1, 0.5, 0.9]})
+    settings = {"num_cpus": 1, "object_store_memory": 80 << 20}
+    for count in (1, 2):
+        cluster = Cluster(initialize_head=True, connect=False, head_node_args={**settings, "include_dashboard": False})
+        for _ in range(count - 1):
+            cluster.add_node(**settings)
+        nodes = [cluster.head_node, *cluster.worker_nodes]
+        raylets = [one.process.pid for node in nodes for one in node.all_processes["raylet"]]
+        with tempfile.TemporaryDirectory() as room:
+            began = time.perf_counter()
+            run_sweep(model, task, request, Path(room), setting=Setting(run=runner(str(cluster.address))))
+            wall = time.perf_counter() - began
+        workers = [child for raylet in raylets for child in psutil.Process(raylet).children()]
+        used = sorted(sum(child.cpu_times()[:2]) for child in workers if "ray::" in " ".join(child.cmdline()))
+        each = ", ".join(f"{one:.1f}" for one in used)
+        print(
+            f"{count} nodes, {len(list(request.cells())) + 1} cells: {wall:.1f} s; processor seconds of workers: {each}"
+        )
+        ray.shutdown()
+        cluster.shutdown()
 
 
 def byte_costs() -> None:
@@ -88,6 +123,8 @@ def _checkpoint(folder: Path) -> Path:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["nodes"]:
+        sys.exit(node_times())
     before = resource.getrusage(resource.RUSAGE_SELF)
     print(f"start: {before.ru_utime + before.ru_stime:.1f} s until everything is imported")
     byte_costs()

@@ -15,6 +15,8 @@ from aireprune.version import VERSION
 RETRIES = 5  # of a task whose worker or node was lost
 ANSWER = 5.0  # seconds in which the cluster has to be reached
 SECONDS = 60.0  # that a node may take to say what it runs
+SETTINGS = b"\x04"  # the kind of frame that opens a connection of HTTP/2, which Ray's servers speak
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0\0\0\0\0"
 
 
 def connect(address: str) -> Any:
@@ -35,10 +37,19 @@ def connect(address: str) -> Any:
 
 
 def _knock(address: str) -> None:
-    """OSError if nobody listens at HOST:PORT; Ray would wait for minutes. 'auto' and the like are left to Ray."""
+    """OSError if nobody listens at HOST:PORT, or not Ray: it would wait for minutes. 'auto' and the like are left to it."""
     host, separator, port = address.removeprefix("ray://").rpartition(":")
-    if separator and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=ANSWER).close()
+    if not separator or not port.isdecimal():
+        return
+    if int(port) >= 1 << 16:
+        raise ValueError(f"there is no port {port}")
+    with socket.create_connection((host, int(port)), timeout=ANSWER) as line:
+        if os.environ.get("RAY_USE_TLS") == "1":
+            return
+        line.sendall(GREETING)
+        answer = line.recv(9)  # a frame: length (3 bytes), kind, flags, stream (4)
+    if answer[3:4] != SETTINGS:
+        raise OSError("what listens there is not Ray")
 
 
 def cpus(ray: Any) -> int:

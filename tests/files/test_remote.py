@@ -85,6 +85,64 @@ def test_a_failed_transfer_is_taken_up(away, tmp_path, monkeypatch):
     same(fetched(f"{away}/out", tmp_path), contents(tmp_path / "expected"))
 
 
+def everything(url):
+    """Every file below a URL, hidden ones too."""
+    filesystem, root = fsspec.core.url_to_fs(url)
+    return {str(path)[len(root) :].lstrip("/"): filesystem.cat_file(path) for path in filesystem.find(root)}
+
+
+def test_the_old_folder_stays_until_the_new_one_is_there(away, tmp_path, monkeypatch):
+    aireprune.prune_file(f"{away}/in", f"{away}/out", ratio=0.25)
+    before, send = everything(f"{away}/out"), uploading.Elsewhere.send_file
+
+    def break_down(self, path, name):
+        if name.startswith("model-00003"):
+            raise ConnectionResetError("the line is dead")
+        send(self, path, name)
+
+    job, lines = make_job(None, {"ratio": 0.5, "resume": True}), []
+    with monkeypatch.context() as patched:
+        patched.setattr(uploading.Elsewhere, "send_file", break_down)
+        with pytest.raises(ConnectionResetError):
+            prune_checkpoint(open_file(f"{away}/in"), Path(f"{away}/out"), job, overwrite=True)
+    assert everything(f"{away}/out") == before
+    prune_checkpoint(open_file(f"{away}/in"), Path(f"{away}/out"), job, overwrite=True, report=lines.append)
+    assert [line.split(":")[0] for line in lines] == ["shard 3 of 4 sent", "shard 4 of 4 sent"]
+    same(fetched(f"{away}/out", tmp_path), contents(tmp_path / "expected"))
+    assert {name.split("/")[0] for name in everything(away)} == {"in", "out"}
+
+
+def test_a_folder_half_replaced_is_no_checkpoint(away, tmp_path, monkeypatch):
+    aireprune.prune_file(f"{away}/in", f"{away}/out", ratio=0.25)
+    filesystem = fsspec.core.url_to_fs(away)[0]
+    move, moved = type(filesystem).mv, []
+
+    def break_down(self, old, new, **options):
+        moved.append(new)
+        if len(moved) == 3:
+            raise ConnectionResetError("the line is dead")
+        move(self, old, new, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(filesystem), "mv", break_down)
+        with pytest.raises(AireError, match="the line is dead"):
+            aireprune.prune_file(f"{away}/in", f"{away}/out", ratio=0.5, overwrite=True)
+    with pytest.raises(AireError, match="holds no checkpoint"):
+        open_checkpoint(f"{away}/out")
+    aireprune.prune_file(f"{away}/in", f"{away}/out", ratio=0.5, overwrite=True)
+    same(fetched(f"{away}/out", tmp_path), contents(tmp_path / "expected"))
+    assert {name.split("/")[0] for name in everything(away)} == {"in", "out"}
+
+
+def test_a_whole_bucket_is_not_replaced(monkeypatch):
+    monkeypatch.setattr(uploading, "ROOTED", ())
+    filesystem = fsspec.filesystem("memory")
+    filesystem.pipe_file("/bucket/something", b"precious")
+    with pytest.raises(AireError, match="memory://bucket is a whole bucket"):
+        uploading.Elsewhere("memory://bucket", "").begin(uploading.ShardWork(), overwrite=True)
+    filesystem.rm("/bucket", recursive=True)
+
+
 def test_opening_reads_headers_alone(away, monkeypatch):
     monkeypatch.setattr(RemoteShard, "copy_edited", lambda *given: pytest.fail("a shard was fetched"))
     checkpoint = open_checkpoint(f"{away}/in")

@@ -16,6 +16,7 @@ from aireprune.calibration.inputs import Inputs, judging
 from aireprune.calibration.running import running
 from aireprune.calibration.sites import Site
 from aireprune.calibration.subject import Subject
+from aireprune.calibration.team import share, total
 
 AT_ONCE = 2**22  # numbers
 TINY = float(np.finfo(float).tiny)
@@ -62,7 +63,7 @@ def measure_fit(full: Subject, before: nn.Module, after: nn.Module, inputs: Inpu
     """Distances of two reduced models to the full one."""
     with running(full.module, before, after):
         sums = [_Sums(), _Sums()]
-        for number in judging(inputs):
+        for number in share(judging(inputs)):
             call = inputs[number]
             outputs: list[dict[str, Tensor]] = []
             for model in (full.module, before, after):
@@ -71,6 +72,8 @@ def measure_fit(full: Subject, before: nn.Module, after: nn.Module, inputs: Inpu
                 outputs.append(seen)
             for one, other in zip(sums, outputs[1:], strict=True):
                 one.add(outputs[0], other)
+        for one in sums:
+            one.gather(["", *(site.layer.name for site in full.sites)])
     return Fit(sums[0].distance(), sums[1].distance())
 
 
@@ -125,6 +128,19 @@ class _Sums:
                 self.rows += len(p)
                 self.kl += float((p.exp() * (p - q)).sum())
                 self.equal += float((p.argmax(-1) == q.argmax(-1)).sum())
+
+    def gather(self, names: Sequence[str]) -> None:
+        """Add what other processes of the team have seen of the layers with these names."""
+        found = torch.tensor(
+            [[name in self.power, self.power.get(name, 0.0), self.error.get(name, 0.0)] for name in names],
+            dtype=torch.float64,
+        )
+        answers = torch.tensor([self.rows, self.kl, self.equal], dtype=torch.float64)
+        total(found, answers)
+        seen = {name: values for name, values in zip(names, found.tolist(), strict=True) if values[0]}
+        self.power = {name: values[1] for name, values in seen.items()}
+        self.error = {name: values[2] for name, values in seen.items()}
+        self.rows, self.kl, self.equal = int(answers[0]), float(answers[1]), float(answers[2])
 
     def distance(self) -> Distance:
         relative = {name: float(np.sqrt(self.error[name] / max(power, TINY))) for name, power in self.power.items()}

@@ -23,6 +23,7 @@ from aireprune.calibration.response import Response, response
 from aireprune.calibration.sampling import stride_for
 from aireprune.calibration.sites import Site
 from aireprune.calibration.subject import Subject
+from aireprune.calibration.team import share, total, total_number
 from aireprune.calibration.watching import watch
 from aireprune.kernels.channel_states import channel_features
 from aireprune.method.system import ModalSystem
@@ -51,7 +52,7 @@ def measured_covariances(full: Subject, inputs: Inputs) -> list[np.ndarray | Non
     }
     for watches, numbers in ((linear, range(inputs.batches)), (heads, few)):
         if watches:
-            watch(full, (inputs[number] for number in numbers), {name: one.add for name, one in watches.items()})
+            watch(full, (inputs[number] for number in share(numbers)), {name: one.add for name, one in watches.items()})
     found = linear | heads
     return [found[layer.name].covariance() if layer.name in found else None for layer in full.layers]
 
@@ -71,7 +72,10 @@ class _Watch:
         self.moments.add(u)
 
     def covariance(self) -> np.ndarray | None:
-        return None if self.moments is None else self.moments.covariance()
+        if self.moments is None:
+            return None
+        self.moments.gather()
+        return self.moments.covariance()
 
 
 class _HeadWatch:
@@ -87,7 +91,10 @@ class _HeadWatch:
         self.moments.add(self.mixer.inside(call))
 
     def covariance(self) -> np.ndarray | None:
-        return None if self.moments is None else self.moments.moments()
+        if self.moments is None:
+            return None
+        self.moments.gather()
+        return self.moments.moments()
 
 
 class StateMoments:
@@ -122,6 +129,11 @@ class StateMoments:
             part = slice(start, start + size)
             x = channel_features(lam[part], u, channels[part], stride, self.system.directions)
             self.sum[part] += sum(gram(one) for one in x.chunk(self.system.directions, -1))
+
+    def gather(self) -> None:
+        """Add what other processes of the team have seen."""
+        total(self.sum)
+        self.rows = total_number(self.rows)
 
     def covariance(self) -> np.ndarray:
         p = (self.sum / max(self.rows, 1)).numpy()

@@ -35,6 +35,7 @@ from aireprune.calibration.running import running
 from aireprune.calibration.selective import GateMoments, free_directions
 from aireprune.calibration.sites import Site
 from aireprune.calibration.subject import Subject
+from aireprune.calibration.team import ALONE, working_in
 from aireprune.errors import AireError
 from aireprune.method import elimination
 
@@ -56,7 +57,7 @@ def measured_scores(
     _check_sites(full)
     rule = elimination_losses if criterion == "damage" else output_energies
     gates = [site for site in full.sites if site.layer.family == "mamba"]
-    with running(full.module):
+    with running(full.module), working_in(ALONE):  # too few sequences to share
         found = {name: rule(gram, rows) for name, gram, rows in _readout_problems(full, gates, inputs, weights)}
     if len(gates) < len(full.sites):
         found |= _head_scores(full, inputs, criterion)

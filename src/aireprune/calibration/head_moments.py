@@ -12,6 +12,7 @@ import torch
 from aireprune.calibration.head_mixers import HeadMixer, HeadSignals
 from aireprune.calibration.moments import gram
 from aireprune.calibration.sampling import stride_for
+from aireprune.calibration.team import total, total_number
 from aireprune.errors import AireError
 
 VECTORS = 2**21  # states of single channels whose products are added up
@@ -36,6 +37,11 @@ class HeadMoments:
             self.steps += len(h)
             per_group = h.unflatten(1, (len(self.states), -1)).transpose(0, 1).flatten(1, 3)  # (G, vectors, N)
             self.states += gram(per_group)
+
+    def gather(self) -> None:
+        """Add what other processes of the team have seen."""
+        total(self.readout, self.states)
+        self.tokens, self.steps = total_number(self.tokens), total_number(self.steps)
 
     def moments(self) -> np.ndarray:
         """(2, G, N, N), M and P; raises if they were added up over fewer tokens than they have directions."""

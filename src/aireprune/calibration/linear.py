@@ -82,6 +82,8 @@ def fit_linear(weight: Tensor, bias: Tensor | None, stream: Stream, tokens: int)
         if bias is not None:
             features = torch.cat([features, torch.ones_like(features[..., :1])], -1)
         parts[held].add(features.flatten(0, -2), residual.flatten(0, -2))
+    for part in parts:
+        part.gather()
     change = best_change(parts[0], parts[1] if parts[1].power > 0 else None)
     weight.add_(change[:width].T)
     if bias is not None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from aireprune.calibration.team import total
+
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 LARGE = 1024  # features, above which fewer ridges are tried
 FEW_RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -46,6 +48,10 @@ class Moments:
             self.gram += x.mT @ x
             self.side += x.mT @ r
             self.power += (r * r).sum((-2, -1))
+
+    def gather(self) -> None:
+        """Add what other processes of the team have seen, in place."""
+        total(*vars(self).values())
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.gram + other.gram, self.side + other.side, self.power + other.power)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from aireprune.calibration.calls import Call
+from aireprune.calibration.team import total
 
 FLOOR = 1e-12
 
@@ -61,5 +62,6 @@ def _mean_and_variance(norm: _BatchNorm, calls: Iterable[Call]) -> tuple[Tensor,
     for call in calls:
         flat = by_channel(norm, call).double()
         sums += torch.stack([torch.full_like(flat[0], len(flat)), flat.sum(0), (flat**2).sum(0)])
+    total(sums)
     mean = sums[1] / sums[0]
     return mean, (sums[2] / sums[0] - mean**2).clamp(min=0)

@@ -36,6 +36,7 @@ from aireprune.calibration.selective import fit_gates, free_directions
 from aireprune.calibration.sites import Site
 from aireprune.calibration.spill import MEMORY, Spill
 from aireprune.calibration.subject import Opened, Subject
+from aireprune.calibration.team import share, total_number
 from aireprune.errors import AireError
 from aireprune.families import Layer
 
@@ -95,13 +96,19 @@ class Walk:
         self.sites = {site.module: site for site in full.sites}
         self.layers = {layer.name: layer for layer in layers}
         self.norms = batch_norms(student)
-        self.spill = Spill(inputs.batches, memory)
+        self.numbers = share(range(inputs.batches))  # of the batches that this process runs
+        self.spill = Spill(len(self.numbers), memory)
+
+    @property
+    def held(self) -> list[bool]:
+        """Whether a batch judges what the others suggest, for all that this process runs."""
+        return [held_out(number) for number in self.numbers]
 
     @torch.no_grad()
     def go(self, progress: Progress) -> None:
         models = (self.full.module, self.student)
         names = [*self.sites, *(name for name in self.norms if name not in self.sites)]
-        calls = [self.inputs[number] for number in range(self.inputs.batches)]
+        calls = [self.inputs[number] for number in self.numbers]
         hooks = [hook for model in models for hook in self.spill.watch(model, names)]
         modules = [[model.get_submodule(name) for name in names] for model in models]
         known = {id(module): name for module, name in zip(modules[0], names, strict=True)}
@@ -182,10 +189,10 @@ class _Step:
         wanted = response(self.site.layer, self.walk.full.arrays)
 
         def stream() -> Iterator[tuple[Tensor, Tensor, bool]]:
-            for number, (target, call) in enumerate(zip(self.full_calls, self.calls, strict=True)):
-                yield self.site.read(call).float(), wanted(self.site.read(target).float()), held_out(number)
+            for target, call, held in zip(self.full_calls, self.calls, self.walk.held, strict=True):
+                yield self.site.read(call).float(), wanted(self.site.read(target).float()), held
 
-        tokens = sum(self.site.read(call)[..., 0].numel() for call in self.calls)
+        tokens = total_number(sum(self.site.read(call)[..., 0].numel() for call in self.calls))
         fit_readout(self.walk.student, self.layer, stream(), tokens)
 
     def fit_gates(self) -> None:
@@ -195,24 +202,26 @@ class _Step:
             return (mixer.signals(call.first, call.named(mixer.module, "attention_mask")) for call in self.calls)
 
         def stream() -> Iterator[tuple[Signals, Tensor, bool]]:
-            for number, (inside, wanted) in enumerate(zip(insides(), self.outputs, strict=True)):
-                yield inside, wanted, held_out(number)
+            yield from zip(insides(), self.outputs, self.walk.held, strict=True)
 
         fit_gates(mixer, stream(), free_directions(mixer, insides()))
 
     def fit_rows(self, linear: str) -> None:
-        fit_rows(RowProblem(self.module, self.layer, self.walk.student.get_submodule(linear), self.calls, self.outputs))
+        dense, batches = self.walk.student.get_submodule(linear), zip(self.calls, self.outputs, strict=True)
+        of_all = self.walk.inputs.batches
+        fit_rows(RowProblem(self.module, self.layer, dense, dict(zip(self.walk.numbers, batches, strict=True)), of_all))
 
     def fit_linear(self, name: str) -> None:
         """Only with at least as many tokens as the dense layer has inputs: fewer cannot tell what is worth changing."""
         linear = self.walk.student.get_submodule(name)
-        tokens = sum(wanted[..., 0].numel() for number, wanted in enumerate(self.outputs) if not held_out(number))
+        pairs = zip(self.outputs, self.walk.held, strict=True)
+        tokens = total_number(sum(wanted[..., 0].numel() for wanted, held in pairs if not held))
         if tokens < matrix(linear).shape[1]:
             return
 
         def stream() -> Iterator[tuple[Tensor, Tensor, bool]]:
-            for number, (call, wanted) in enumerate(zip(self.calls, self.outputs, strict=True)):
-                yield input_of(linear, self.module, call), wanted, held_out(number)
+            for call, wanted, held in zip(self.calls, self.outputs, self.walk.held, strict=True):
+                yield input_of(linear, self.module, call), wanted, held
 
         bias = linear.bias
         assert bias is None or isinstance(bias, Tensor)

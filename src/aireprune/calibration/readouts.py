@@ -63,6 +63,8 @@ def _shared(present: Response, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
             parts[held].add_with_skip(x, u.flatten(0, 1), lack)
         else:
             parts[held].add(x, lack)
+    for part in parts:
+        part.gather()
     change = best_change(parts[0], parts[1] if parts[1].power > 0 else None).numpy()
     rows = change[:features].reshape(system.directions, 2, system.modes, system.outputs)
     c = np.moveaxis(rows[:, 0] - 1j * rows[:, 1], -1, -2) / system.share  # y = s Re(c) Re(x) - s Im(c) Im(x)
@@ -143,6 +145,8 @@ def _channels(present: Response, stream: Stream, stride: int) -> tuple[np.ndarra
     b = torch.from_numpy(system.b[..., 0])
     for group in groups:
         fit, judge = group.parts
+        fit.gather()
+        judge.gather()
         solved = best_change(fit, judge if judge.power.any() else None)[..., 0]
         m, index = group.modes.shape[1], group.index[:, None].expand_as(group.modes).numpy()
         if present.own_skip:

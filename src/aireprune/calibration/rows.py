@@ -8,7 +8,7 @@ forwards and back, with about TOKENS tokens each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from aireprune.calibration.calls import Call
 from aireprune.calibration.inputs import held_out
 from aireprune.calibration.linear import output_of
+from aireprune.calibration.team import total
 from aireprune.families import Layer
 from aireprune.families.mamba2 import Mamba2Options
 
@@ -33,13 +34,17 @@ SEED = 20261
 
 @dataclass(frozen=True)
 class RowProblem:
-    """A reduced layer, the dense layer at its end, what it is called with batch by batch, and what that should put out."""
+    """A reduced layer, the dense layer at its end, and what it is to learn from.
+
+    batches: what the layer is called with and what the dense layer should put out, by number, of those that this
+    process runs. count: how many batches all processes run.
+    """
 
     module: nn.Module
     layer: Layer[Mamba2Options]
     linear: nn.Module
-    calls: Sequence[Call]
-    targets: Sequence[Tensor]
+    batches: Mapping[int, tuple[Call, Tensor]]
+    count: int
 
     @property
     def places(self) -> list[tuple[nn.Parameter, slice]]:
@@ -60,9 +65,25 @@ class RowProblem:
     @torch.no_grad()
     def judged(self) -> float:
         """The mean error on the batches that are held out, or on all if none are."""
-        pairs = list(zip(self.calls, self.targets, strict=True))
-        held = [pair for number, pair in enumerate(pairs) if held_out(number)] or pairs
-        return sum(float(self.error(*pair)) for pair in held) / len(held)
+        held = self.numbers(held_out)
+        errors = torch.zeros(self.count, dtype=torch.float64)
+        for number in held:
+            if number in self.batches:
+                errors[number] = float(self.error(*self.batches[number]))
+        total(errors)
+        return sum(errors.tolist()) / len(held)
+
+    def numbers(self, wanted: Callable[[int], bool]) -> list[int]:
+        """Of the batches that are wanted, or of all if none is."""
+        return list(filter(wanted, range(self.count))) or list(range(self.count))
+
+    def sizes(self) -> list[list[int]]:
+        """Sequences and their length, of every batch of all processes."""
+        found = torch.zeros(self.count, 2, dtype=torch.int64)
+        for number, (_, target) in self.batches.items():
+            found[number] = torch.tensor(target.shape[:2])
+        total(found)
+        return [[int(size) for size in row] for row in found]
 
 
 def fit_rows(problem: RowProblem, steps: int = STEPS) -> None:
@@ -107,19 +128,27 @@ def _run(problem: RowProblem, steps: int, rate: float) -> None:
     optimizer = torch.optim.Adam(groups)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     chance = torch.Generator().manual_seed(SEED)
-    batches = [n for n in range(len(problem.calls)) if not held_out(n)] or list(range(len(problem.calls)))
+    batches, sizes = problem.numbers(lambda number: not held_out(number)), problem.sizes()
     for _ in range(steps):
         number = batches[int(torch.randint(len(batches), (), generator=chance))]
-        call, target = problem.calls[number], problem.targets[number]
-        size = max(1, TOKENS // target.shape[1])
-        first = int(torch.randint(max(1, len(target) - size + 1), (), generator=chance))
-        part = slice(first, first + size)
-        with torch.enable_grad():
-            loss = problem.error(call.rows(part), target[part])
-            optimizer.zero_grad()
-            loss.backward()
+        sequences, length = sizes[number]
+        size = max(1, TOKENS // length)
+        first = int(torch.randint(max(1, sequences - size + 1), (), generator=chance))
+        _set_gradients(problem, number, slice(first, first + size))
         optimizer.step()
         schedule.step()
+
+
+def _set_gradients(problem: RowProblem, number: int, part: slice) -> None:
+    """Of some sequences of a batch; a process that does not have it is told by the one that does."""
+    learnt = [parameter for parameter, _ in problem.places]
+    for parameter in learnt:
+        parameter.grad = torch.zeros_like(parameter)
+    if number in problem.batches:
+        call, target = problem.batches[number]
+        with torch.enable_grad():
+            problem.error(call.rows(part), target[part]).backward()
+    total(*(parameter.grad for parameter in learnt if parameter.grad is not None))
 
 
 def _only(where: slice) -> Any:

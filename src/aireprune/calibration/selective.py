@@ -22,6 +22,7 @@ from torch import Tensor
 
 from aireprune.calibration.mixers import Mixer, Signals
 from aireprune.calibration.moments import TOKENS, Moments, best_change
+from aireprune.calibration.team import total
 
 UNKNOWNS = 4096  # about so many in one problem
 AT_LEAST = 512  # of which are for the states, however wide the layer
@@ -85,6 +86,8 @@ def fit_gates(mixer: Mixer, stream: Stream, basis: Tensor | None) -> None:
     parts = [first, GateMoments(mixer, basis, first.products)]
     for inside, target, held in stream:
         parts[held].add(inside, target - mixer.output(inside))
+    for part in parts:
+        part.sums.gather()
     fit, judge = parts[0].sums, parts[1].sums
     split = mixer.states * parts[0].r
     if basis is None and mixer.c_scale is None:  # nothing of the states can change
@@ -116,6 +119,7 @@ def free_directions(mixer: Mixer, insides: Iterable[Signals], unknowns: int = UN
     for inside in insides:
         x = inside.x.flatten(0, 1)
         covariance += (x.T @ x).double()
+    total(covariance)
     return _leading(covariance, r)
 
 

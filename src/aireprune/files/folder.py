@@ -26,7 +26,7 @@ from aireprune.files.refusals import HEAD, TAIL, refuse_foreign
 from aireprune.files.safetensors.checkpoint import Raw, SafetensorsFile, write_arrays
 from aireprune.files.shards import Kept, Shard, ShardWork, write_shards
 from aireprune.files.single import KINDS
-from aireprune.files.uploading import Elsewhere, described, sent
+from aireprune.files.uploading import Elsewhere, described
 from aireprune.files.urls import as_url
 from aireprune.files.weights import Size, Weights, check_names, refuse_additions
 from aireprune.files.writing.atomic import atomic_folder, explained, refuse_existing
@@ -126,7 +126,10 @@ class FolderCheckpoint:
 
     def _send(self, place: Elsewhere, edits: Mapping[str, Edit], texts: dict[str, str], overwrite: bool) -> None:
         """The same elsewhere."""
-        sizes = sent(place, self._edited(edits), self.work, overwrite)
+        if self.work.ray is not None:
+            raise AireError(f"A cluster writes to a disk that all nodes have; {place.url} is written without ray=.")
+        place = place.begin(self.work, overwrite)
+        sizes = place.send_shards(self._edited(edits), self.work, place.known(self.work))
         for relative in self._coming_along(texts, edits):
             if str(relative) == CONFIG:
                 texts[CONFIG] = (self.path / relative).read_text(encoding="utf-8")

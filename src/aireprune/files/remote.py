@@ -2,7 +2,7 @@
 
 A folder is opened as a local one that has its small files and, for every shard, a file with the header and a hole in
 place of the data. Tensors are read from where they are, by their range of bytes; a shard comes here while it is copied.
-Object stores rename nothing, so config.json is written last: before that, there is no checkpoint.
+What makes a folder a checkpoint is written last (`aireprune.files.uploading`).
 """
 
 from __future__ import annotations

@@ -105,13 +105,18 @@ def _on_ray(address: str, shards: Sequence[Shard], place: Path) -> Written:
 
 def write_on_node(shard: Shard, place: Path) -> tuple[str, Size]:
     """In a worker of a cluster."""
-    for path in (shard.path, place):
+    check_disk(shard.path, place)
+    return shard.path.name, shard.write(_unfinished(place, shard))
+
+
+def check_disk(*paths: Path) -> None:
+    """Raise unless all of them are there, where a node may have another disk than the others."""
+    for path in paths:
         if not path.exists():
             raise AireError(
                 f"{path} is not there on {socket.gethostname()}: the checkpoint and the output have to be on a disk that "
                 "all nodes have, under the same name."
             )
-    return shard.path.name, shard.write(_unfinished(place, shard))
 
 
 def _unfinished(place: Path, shard: Shard) -> Path:

@@ -23,6 +23,8 @@ from aireprune.calibration.inputs import ArrayInputs, Inputs
 from aireprune.calibration.readout import Progress, Walk
 from aireprune.calibration.running import running
 from aireprune.calibration.subject import Subject
+from aireprune.calibration.team import leads, wait_for_all
+from aireprune.errors import AireError
 from aireprune.families import Layer, find_layers
 from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.memory import give_back
@@ -119,7 +121,7 @@ def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
     plain, student = (empty_model(source, source.checkpoint, sizes, projected) for _ in range(2))
     arrays = [EditedArrays(source.arrays, surgery.edits, job.shapes(plain)) for _ in range(2)]
     before, after = Streamed(plain, arrays[0], full.capacity), Streamed(student, arrays[1], full.capacity)
-    store = LayerStore(job.target, {"plan": plan.to_json(), "source": _stamp(source), "inputs": digest(inputs)})
+    store = _opened_store(job, plan)
     arrays[1].fitted = store
     layers = find_layers(arrays[0], source.config, plan.units, source.name)  # where their rows are now
     with before.running(), after.running():
@@ -135,31 +137,54 @@ def fit_folder(job: FolderFit, surgery: Surgery, plan: Plan) -> Fitted:
     return Fitted(replace(surgery, edits=edits), plan, fit, store)
 
 
+def _opened_store(job: FolderFit, plan: Plan) -> LayerStore:
+    """Where fitted layers are kept; one process of a team begins it, the others join."""
+    belongs = {"plan": plan.to_json(), "source": _stamp(job.source), "inputs": digest(job.inputs)}
+    if leads():
+        store = LayerStore(job.target, belongs)
+        wait_for_all()
+        return store
+    wait_for_all()
+    return LayerStore(job.target, belongs, begin=False)
+
+
 def _from(store: LayerStore, name: str, edit: Edit | None) -> Edit:
     """The edit that stores fitted values where the surgery would store others."""
     return Added(store[name], edit.like) if isinstance(edit, Added) else lambda old: store[name]
 
 
 class _Kept(Progress):
-    """What was fitted goes to disk at once; what an earlier run fitted is taken from there."""
+    """What was fitted goes to disk at once; what an earlier run fitted is taken from there.
+
+    Of a team, the first process writes and the others take it.
+    """
 
     def __init__(self, full: Streamed, student: Streamed, arrays: EditedArrays, store: LayerStore, report: Report):
         self.full, self.student, self.arrays, self.store = full, student, arrays, store
         self.report, self.done = report, 0
 
     def is_done(self, name: str) -> bool:
-        if not self.store.take(name):
+        found = self.store.take(name)
+        wait_for_all()  # nobody writes what another one is still looking for
+        if not found:
             return False
         self._tell(name, "was calibrated before")
         return True
 
     def finished(self, name: str) -> None:
+        if leads():
+            self._save(name)
+        wait_for_all()
+        if not self.store.take(name):
+            raise AireError(f"{self.store.folder} is not on a disk that all nodes have: layer {name} is missing.")
+        give_back()
+        self._tell(name, "is calibrated")
+
+    def _save(self, name: str) -> None:
         tensors = self.student.module.get_submodule(name).state_dict()
         found = {f"{name}.{key}": to_numpy(tensor) for key, tensor in tensors.items()}
         known = {key: values for key, values in found.items() if key in self.arrays.shapes}
         self.store.save(name, {key: v for key, v in known.items() if not np.array_equal(v, self.arrays.reduced(key))})
-        give_back()
-        self._tell(name, "is calibrated")
 
     def _tell(self, name: str, what: str) -> None:
         self.done += 1

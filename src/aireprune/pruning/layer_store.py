@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -21,15 +22,24 @@ from aireprune.errors import AireError
 
 
 class LayerStore:
-    """Arrays of finished modules. belongs: everything that decides what they are."""
+    """Arrays of finished modules. belongs: everything that decides what they are.
 
-    def __init__(self, target: Path, belongs: Mapping[str, object]):
+    begin: start anew where something else was kept; otherwise another process has done so, and must have meant the same.
+    """
+
+    def __init__(self, target: Path, belongs: Mapping[str, object], begin: bool = True):
         self.folder = target.parent / f".{target.name}.calibration"
         self._job = self.folder / "job.json"
         self._places: dict[str, Path] = {}
         wanted = json.dumps(dict(belongs), sort_keys=True, default=str)
         try:
-            if not self._job.is_file() or self._job.read_text() != wanted:
+            same = self._job.is_file() and self._job.read_text() == wanted
+            if not same and not begin:
+                raise AireError(
+                    f"{self.folder} does not hold what {socket.gethostname()} is to calibrate: all nodes need a disk in "
+                    "common, and processors that agree in what they compute."
+                )
+            if not same:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 self.folder.mkdir(parents=True)
                 self._job.write_text(wanted)

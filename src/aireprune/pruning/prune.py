@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.errors import AireError
+from aireprune.files.shards import check_disk
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
     from aireprune.calibration.comparison import Fit
     from aireprune.calibration.recovery import Recovered
+    from aireprune.pruning.folders import Fitted
 
 Report = Callable[[str], None]  # told of every layer of a folder that is calibrated, and of a recovery
 
@@ -195,7 +198,7 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
     """A Hugging Face folder with calibrated readouts, layer by layer."""
     from aireprune.models.editing import check_projectable
     from aireprune.models.streamed import UnmatchedNamesError
-    from aireprune.pruning.folders import FolderFit, fit_folder, opened
+    from aireprune.pruning.folders import opened
 
     inputs = read_calibration(source, job.calibration)
     assert inputs is not None
@@ -205,6 +208,25 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
         return _through_the_model(source, target, job, overwrite, report)
     if job.reduce == "projected":
         check_projectable(streamed.module, source.layers)
+    work = partial(_fitted_folder, source, target, job)
+    if job.shards.ray is None:
+        done, notes = work(report)
+    else:
+        from aireprune.calibration.on_ray import run_as_team
+
+        done, notes = run_as_team(job.shards.ray, work, inputs.batches // 2, report)
+    source.apply(done.surgery).write(target, done.plan, overwrite, replace(job.shards, resume=False, report=report))
+    done.store.remove()
+    return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
+
+
+def _fitted_folder(source: FileSource, target: Path, job: Job, report: Report) -> tuple[Fitted, tuple[str, ...]]:
+    """What is to be written, and notes; in every process of a team, each of which runs a share of the inputs."""
+    from aireprune.pruning.folders import FolderFit, fit_folder, opened
+
+    check_disk(source.checkpoint.path)
+    inputs, streamed = read_calibration(source, job.calibration), opened(source)
+    assert inputs is not None
     with streamed.stream.running():
         known = measure(streamed, job, inputs, streamed.stream.loaded)
         assert known.subject is not None
@@ -214,10 +236,7 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
         plan = with_measured_errors(surgery.certified(plan), surgery.projections, subject, inputs)
         notes = (*source.notices, *known.remarks, *notes_on(plan))
         fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
-        done = fit_folder(fit, surgery, plan)
-    source.apply(done.surgery).write(target, done.plan, overwrite, replace(job.shards, resume=False, report=report))
-    done.store.remove()
-    return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
+        return fit_folder(fit, surgery, plan), notes
 
 
 def _or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:

@@ -1,0 +1,114 @@
+"""Processes that share the batches of a calibration find what one process finds, up to the rounding of sums."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_models import LENGTH, MODELS, inputs
+from torch import nn
+
+import aireprune
+from aireprune.calibration import readout
+from aireprune.calibration.comparison import measure_fit
+from aireprune.calibration.covariance import measured_covariances
+from aireprune.calibration.inputs import ArrayInputs
+from aireprune.calibration.on_ray import Hub
+from aireprune.calibration.readout import calibrate
+from aireprune.calibration.rows import fit_rows
+from aireprune.calibration.subject import find_subject
+from aireprune.calibration.team import Team, leads, share, total, total_number, working_in
+from aireprune.pruning.source import open_module
+
+SIZE = 3
+
+
+class Board:
+    """Where threads that stand for processes leave what they give."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self.given: list[list[np.ndarray]] = [[] for _ in range(size)]
+        self.barrier = threading.Barrier(size, timeout=60)
+
+
+class Threads(Team):
+    def __init__(self, board: Board, number: int) -> None:
+        self.board, self.number, self.size = board, number, len(board.given)
+
+    def exchange(self, arrays: Sequence[np.ndarray]) -> Sequence[Sequence[np.ndarray]]:
+        self.board.given[self.number] = [np.array(array) for array in arrays]
+        self.board.barrier.wait()
+        given = list(self.board.given)
+        self.board.barrier.wait()
+        return given
+
+
+def together(work: Callable[[], Any]) -> list[Any]:
+    """What every member of a team finds."""
+    board = Board()
+
+    def run(number: int) -> Any:
+        with working_in(Threads(board, number)):
+            return work()
+
+    with ThreadPoolExecutor(SIZE) as pool:
+        return list(pool.map(run, range(SIZE)))
+
+
+def test_sums_and_shares_are_of_all() -> None:
+    def work() -> Any:
+        mine = share(range(10))
+        sums = torch.tensor([float(sum(mine)), 1.0])
+        total(sums)
+        return list(mine), sums.tolist(), total_number(len(mine)), leads()
+
+    found = together(work)
+    assert sorted(number for mine, *_ in found for number in mine) == list(range(10))
+    assert [rest for _, *rest in found] == [[[45.0, 3.0], 10, number == 0] for number in range(SIZE)]
+    assert work() == (list(range(10)), [45.0, 1.0], 10, True)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("s5 two ways", False), ("s4d", False), ("mamba", False), ("mamba2", True)])
+def test_a_team_fits_what_one_process_fits(name: str, rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readout, "fit_rows", partial(fit_rows, steps=8))
+    full = MODELS[name]()
+    reduced = aireprune.prune(full, ratio=0.5, reduce="truncate")
+    given = ArrayInputs(inputs(24), batch_tokens=3 * LENGTH)
+    assert given.batches >= 2 * SIZE
+
+    def work() -> tuple[nn.Module, Any, Any]:
+        own, small = (open_module(copy.deepcopy(model)) for model in (full, reduced))
+        subject = find_subject(own, given)
+        covariances = measured_covariances(subject, given)
+        fitted = calibrate(subject, small, given, rows=rows)
+        return fitted, covariances, measure_fit(subject, small.module, fitted, given)
+
+    alone, covariances, fit = work()
+    for fitted, found, measured in together(work):
+        for ours, theirs in zip(found, covariances, strict=True):
+            assert (ours is None) == (theirs is None)
+            if ours is not None:
+                np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * np.abs(theirs).max())
+        for key, value in alone.state_dict().items():
+            torch.testing.assert_close(fitted.state_dict()[key], value, rtol=1e-4, atol=1e-5, msg=key)
+        assert measured.after.output == pytest.approx(fit.after.output, rel=1e-4)
+        assert measured.before.layers.keys() == fit.before.layers.keys()
+
+
+def test_the_hub_forgets_turns_that_nobody_needs() -> None:
+    async def work() -> tuple[list[list[str]], int]:
+        hub = Hub(2)
+        found = []
+        for turn in range(3):
+            found += await asyncio.gather(*(hub.exchange(turn, number, f"{turn}{number}") for number in (1, 0)))
+        return found, len(hub.given)
+
+    assert asyncio.run(work()) == ([[f"{turn}0", f"{turn}1"] for turn in range(3) for _ in range(2)], 1)
