@@ -32,7 +32,7 @@ class View:
 
 
 def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
-    plan, outcome = done.plan, outcome_of(done)
+    plan, outcome = done.plan, done.outcome
     if view.chosen and not view.mask:
         say(f"{way(plan)}\n")
     say(profile(plan, outcome, view.details))
@@ -51,16 +51,6 @@ def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
     for warning in () if view.mask else (few_states(plan), damage(plan, outcome)):
         if warning is not None:
             say(warning)
-
-
-def outcome_of(done: Pruned) -> Outcome:
-    from aireprune.pruning.outcome import Outcome
-
-    if done.recovered is not None and done.plan.recovered:
-        return Outcome.of(done.plan, done.recovered.after)
-    fit = done.fit
-    measured = None if fit is None else fit.after if done.plan.calibrated else fit.before
-    return Outcome.of(done.plan, measured)
 
 
 def recovery_line(found: Recovered) -> str:

@@ -25,10 +25,12 @@ from aireprune.pruning.calibrating import (
     read_layer_inputs,
     read_recovery,
 )
+from aireprune.pruning.companions import keep_plan, texts_for
 from aireprune.pruning.defaults import TRUNCATED, plainly, settle
 from aireprune.pruning.harm import check_damage, notes_on
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.measuring import Measured, measure
+from aireprune.pruning.outcome import Outcome
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import LTI_ONLY, check_reduction, make_plan
 from aireprune.pruning.request import Job
@@ -57,6 +59,14 @@ class Pruned:
     fit: Fit | None = None  # of a calibration
     recovered: Recovered | None = None
     full: nn.Module | None = None  # the model before, if it was built from a checkpoint
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it did to the answers, measured on what was held out of calibration or recovery if there was one."""
+        if self.recovered is not None and self.plan.recovered:
+            return Outcome.of(self.plan, self.recovered.after)
+        fit = self.fit
+        return Outcome.of(self.plan, None if fit is None else fit.after if self.plan.calibrated else fit.before)
 
 
 def prune_module(
@@ -98,7 +108,7 @@ def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> 
             plan = replace(plan, certificate=None, calibrated=len(known.inputs))
         elif surgery.edits:
             notices = (*notices, DID_NOT_HELP)
-    model.plan = plan  # type: ignore[assignment]  # what `save` writes beside the weights
+    keep_plan(model, plan)
     return Pruned(plan, notices, model, fit)
 
 
@@ -140,8 +150,10 @@ def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: boo
     if given is not None:
         surgery, plan, remarks = fitted_on_layers(source, surgery, plan, given)
         notes = (*notes, *remarks)
-    source.apply(surgery).write(target, plan, overwrite, replace(job.shards, report=report))
-    return Pruned(plan, (*notes, *row_notes(source, job, plan, surgery.sizes)))
+    done = Pruned(plan, (*notes, *row_notes(source, job, plan, surgery.sizes)))
+    texts = texts_for(source, done, target, job.mask)
+    source.apply(surgery).write(target, texts, overwrite, replace(job.shards, report=report))
+    return done
 
 
 def prune_from_file(source: FileSource, job: Job) -> Pruned:
@@ -168,7 +180,7 @@ def _prune_from_file(
     done = prune_module(module, job, known, target, report)
     assert done.model is not None
     plan = source.with_diagonal_errors(done.plan.named_after(source.layers))
-    done.model.plan = plan  # type: ignore[assignment]
+    keep_plan(done.model, plan)
     return replace(done, plan=plan, notices=(*source.notices, *done.notices), full=module.module)
 
 
@@ -187,7 +199,8 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     config = None if source.builder is None else source.config
     sizes = [layer.states // (layer.rows * layer.groups) for layer in open_module(done.model, config, job.units).layers]
     edits = changed_arrays(source.arrays.shapes, done.full, done.model)
-    source.apply(Surgery(edits, sizes, ())).write(target, done.plan, overwrite)
+    texts = texts_for(source, done, target, job.mask)
+    source.apply(Surgery(edits, sizes, ())).write(target, texts, overwrite)
     return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))
 
 
@@ -214,10 +227,12 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
         plan = with_measured_errors(surgery.certified(plan), surgery.projections, subject, inputs)
         notes = (*source.notices, *known.remarks, *notes_on(plan))
         fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
-        done = fit_folder(fit, surgery, plan)
-    source.apply(done.surgery).write(target, done.plan, overwrite, replace(job.shards, resume=False, report=report))
-    done.store.remove()
-    return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
+        fitted = fit_folder(fit, surgery, plan)
+    done = Pruned(fitted.plan, (*notes, *fitted.remarks), fit=fitted.fit)
+    texts = texts_for(source, done, target, job.mask)
+    source.apply(fitted.surgery).write(target, texts, overwrite, replace(job.shards, resume=False, report=report))
+    fitted.store.remove()
+    return done
 
 
 def _or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
