@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from aireprune.calibration.comparison import Fit
     from aireprune.calibration.recovery import Recovered
 
-Report = Callable[[str], None]  # told of every layer of a folder that is calibrated, and of a recovery
+Report = Callable[[str], None]  # told of layers that are calibrated, and of a recovery
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def prune_module(
 ) -> Pruned:
     """A smaller copy of a module. measured: what `measure` found for such a job, if it was asked before.
 
-    target: where it will be written, so that a recovery that is interrupted is kept beside.
+    target: where it will be written, so that a recovery that is interrupted is kept beside. report: told of the way.
     """
     source, job = settle(source, job, own=source.is_own)
-    done = _or_plainly(job, lambda settled: _prune_module(source, settled, measured))
+    done = _or_plainly(job, lambda settled: _prune_module(source, settled, measured, report))
     if job.recovery is None:
         return done
     from aireprune.pruning.recovering import Place, recovered
@@ -89,7 +89,7 @@ def prune_module(
     return recovered(source, done, job, None if measured is None else measured.lessons, Place(target, report))
 
 
-def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> Pruned:
+def _prune_module(source: ModuleSource, job: Job, measured: Measured | None, report: Report) -> Pruned:
     check_job(source, job)
     known = measured or measure(source, job, read_calibration(source, job.calibration))
     plan = decide(source, job, known.evidence)
@@ -100,9 +100,11 @@ def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> 
     notices, fit = (*source.notices, *known.remarks, *notes_on(plan)), None
     if known.inputs is not None and known.subject is not None:
         from aireprune.calibration.checks import DID_NOT_HELP, fit_if_it_helps
+        from aireprune.calibration.telling import Telling
 
         reduced = open_module(model, config=source.settings, units=job.units)
-        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs, rows=plan.reduce == "fitted")
+        telling = Telling(report, [site.module for site in known.subject.sites])
+        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs, plan.reduce == "fitted", telling)
         if fit.helped:
             # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
             plan = replace(plan, certificate=None, calibrated=len(known.inputs))
