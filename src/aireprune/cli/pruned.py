@@ -79,10 +79,10 @@ def way(plan: Plan) -> str:
     if plan.reduce == "fitted":
         rows = "and the rows that make B and C fitted" if plan.calibrated else "as they are, since fitting did not help"
         return (
-            f"States that others can stand in for were removed, {rows}: the way with data for {families} layers that "
+            f"States that others can stand in for are removed, {rows}: the way with data for {families} layers that "
             "stock code loads; --reduce projected does less harm, in a layout that only aireprune.load reads."
         )
-    return f"States were removed as they are, by method {plan.method}: the way {data} for {families} layers."
+    return f"Plain removal of states, by method {plan.method}: the way {data} for {families} layers."
 
 
 def profile(plan: Plan, outcome: Outcome, details: bool = False) -> RenderableType:
