@@ -1,7 +1,7 @@
 """A model, pruned or not, in onnxruntime: whole sequences, then the same sequence one step at a time.
 
     pip install "aireprune[onnx]"
-    python examples/onnx_runtime.py zoo/smnist-mamba --ratio 0.5
+    python examples/onnx_runtime.py zoo:smnist-mamba --ratio 0.5
 
 Of the two files that it writes, only onnxruntime and NumPy are needed where they run.
 """

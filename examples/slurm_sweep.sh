@@ -1,7 +1,7 @@
 #!/bin/bash
 # A sweep as a Slurm job array: every task does its share of the cells in a shared folder, one job joins them.
 #
-#   sbatch --export=ALL,MODEL=zoo/listops-s5,TASK=listops-mini,OUT=$PWD/sweep examples/slurm_sweep.sh
+#   sbatch --export=ALL,MODEL=zoo:listops-s5,TASK=listops-mini,OUT=$PWD/sweep examples/slurm_sweep.sh
 #
 # A share that failed or was preempted is taken up by submitting the same line again: done cells are not done twice.
 #SBATCH --job-name=aire-sweep

@@ -10,25 +10,24 @@ of the workers.
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
-from safetensors.numpy import save_file
 
 import aireprune
+from aireprune.bench.mamba_checkpoint import MambaSize, make_mamba_checkpoint
 from aireprune.experiments.judging import Judge
 from aireprune.experiments.request import FULL, Cell, make_sweep_request
 from aireprune.experiments.variants import Variant
 from aireprune.pruning.source import open_file
 from aireprune.tasks import load_task
 
-HIDDEN, INNER, STATES, RANK, LAYERS, SHARDS = 1024, 2048, 16, 64, 12, 4
+MAMBA = MambaSize(layers=12, d_model=1024, d_inner=2048, n=16, dt_rank=64, vocab=8)
+SHARD = 80_000_000  # bytes
 
 
 def seconds(function, *arguments):
@@ -39,7 +38,7 @@ def seconds(function, *arguments):
 
 
 def sweep_costs() -> None:
-    model, task = open_file(Path("src/aireprune/zoo/listops-s5")).build(), load_task("listops-mini")
+    model, task = open_file("zoo:listops-s5").build(), load_task("listops-mini")
     request = make_sweep_request({"ratios": [0.1, 0.5, 0.9]})
     judge, cells = Judge(model, task, request), list(request.cells())
     start, _ = seconds(judge, [FULL])
@@ -67,7 +66,7 @@ def node_times() -> None:
     from aireprune.experiments.on_ray import runner
     from aireprune.experiments.sweep import Setting, run_sweep
 
-    model, task = open_file(Path("src/aireprune/zoo/listops-s5")).build(), load_task("listops-mini")
+    model, task = open_file("zoo:listops-s5").build(), load_task("listops-mini")
     request = make_sweep_request({"ratios": [0.1, 0.5, 0.9]})
     settings = {"num_cpus": 1, "object_store_memory": 80 << 20}
     for count in (1, 2):
@@ -92,33 +91,10 @@ def node_times() -> None:
 
 def byte_costs() -> None:
     with tempfile.TemporaryDirectory() as room:
-        source = _checkpoint(Path(room) / "in")
-        size = sum(path.stat().st_size for path in source.glob("*.safetensors"))
+        source = Path(room) / "in"
+        size = make_mamba_checkpoint(source, MAMBA, "float32", SHARD)
         cost, _ = seconds(lambda: aireprune.prune_file(source, Path(room) / "out", ratio=0.5))
         print(f"pruning {size / 1e6:.0f} MB: {cost:.2f} s, {cost / size * 1e9:.2f} s per GB")
-
-
-def _checkpoint(folder: Path) -> Path:
-    rng, arrays = np.random.default_rng(0), {}
-    for number in range(LAYERS):
-        shapes = {
-            "A_log": (INNER, STATES), "D": (INNER,), "conv1d.weight": (INNER, 1, 4), "conv1d.bias": (INNER,),
-            "in_proj.weight": (2 * INNER, HIDDEN), "x_proj.weight": (RANK + 2 * STATES, INNER),
-            "dt_proj.weight": (INNER, RANK), "dt_proj.bias": (INNER,), "out_proj.weight": (HIDDEN, INNER),
-        }  # fmt: skip
-        for name, shape in shapes.items():
-            arrays[f"backbone.layers.{number}.mixer.{name}"] = rng.standard_normal(shape, np.float32) / 8
-    folder.mkdir()
-    names, places = list(arrays), {}
-    for number in range(SHARDS):
-        some = names[number * len(names) // SHARDS : (number + 1) * len(names) // SHARDS]
-        file = f"model-{number + 1:05d}-of-{SHARDS:05d}.safetensors"
-        save_file({name: arrays[name] for name in some}, folder / file)
-        places |= dict.fromkeys(some, file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-    config = {"model_type": "mamba", "state_size": STATES, "hidden_size": HIDDEN, "num_hidden_layers": LAYERS}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 if __name__ == "__main__":

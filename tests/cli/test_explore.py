@@ -27,6 +27,7 @@ def test_the_page_of_a_checkpoint(aire, tmp_path):
     code, out, err = aire("explore", embedded.MODEL, "-o", tmp_path / "e.html", "--ratio", 0.25, "--seed", 3)
     assert code == 0, err
     assert "128 states in 4 layers, none pruned." in out
+    assert out.splitlines()[-1].startswith(f"Next: aire prune {embedded.MODEL} -o OUT --plan plan.json")
     text = (tmp_path / "e.html").read_text()
     assert '"explore":true' in text
     assert "--ratio 0.25 --seed 3" in text

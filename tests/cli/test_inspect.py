@@ -21,3 +21,12 @@ def test_layers_states_and_energies(aire, s5_file):
 def test_scores_need_no_configuration(aire, s5_file):
     s5_file.with_suffix(".json").unlink()
     assert aire("inspect", s5_file)[0] == 0
+
+
+def test_columns_that_say_nothing_are_left_out(aire):
+    """So that names, numbers and bars stand on one line of 80 columns."""
+    _, out, _ = aire("inspect", "zoo:listops-s5")
+    _, heads, first, *_ = out.splitlines()
+    assert heads.split() == ["layer", "states", "margin", "1-|λ|", "memory", "energy"]
+    assert "%  █" in first
+    assert len(first) <= 80

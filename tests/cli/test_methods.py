@@ -22,3 +22,4 @@ def test_summaries_speak_of_flags(aire):
     for flags in ((), ("--json",)):
         _, out, _ = aire("methods", *flags)
         assert "needs --calibrate" in out
+        assert "calibrate=" not in out

@@ -27,7 +27,7 @@ def shown(aire: Any, *arguments: Any) -> list[str]:
     ("name", "way"),
     [
         ("s5", "Balanced truncation, the best way without data for s5 layers; the paper's way is --method aire "),
-        ("mamba", "States were removed as they are, by method aire: the way without data for mamba layers."),
+        ("mamba", "Plain removal of states, by method aire: the way without data for mamba layers."),
     ],
 )
 def test_the_way_is_said_where_it_was_left_open(aire: Any, tmp_path: Any, name: str, way: str) -> None:
@@ -124,9 +124,7 @@ def test_mamba2_says_what_was_done_and_what_would_do_less_harm(aire: Any, tmp_pa
     aireprune.save(small_models.mamba2(), tmp_path / "in")
     np.save(tmp_path / "x.npy", small_models.inputs(24))
     lines = shown(aire, tmp_path / "in", "-o", tmp_path / "out", "--ratio", 0.75, "--calibrate", tmp_path / "x.npy")
-    assert lines[0].startswith(
-        "States that others can stand in for were removed, and the rows that make B and C fitted"
-    )
+    assert lines[0].startswith("States that others can stand in for are removed, and the rows that make B and C fitted")
     plan = aireprune.Plan.load(tmp_path / "out" / "plan.json")
     outcome = Outcome(expected={}, limit=0.3, agreement=0.5)
     assert str(damage(plan, outcome)).endswith("try --reduce projected, --recover MINUTES, or a smaller --ratio.")

@@ -6,7 +6,10 @@ import json
 
 import numpy as np
 import pytest
+import small_models
 from helpers import GOLDEN
+
+import aireprune
 
 
 def test_published_scores(aire, s5_file):
@@ -26,3 +29,9 @@ def test_the_best_states_of_each_layer(aire, s5_file):
     assert best == [row for row in rows if row["rank"] <= 2]
     _, out, _ = aire("score", s5_file, "--top", "2")
     assert len([line for line in out.splitlines() if "layers_" in line]) == 6
+
+
+def test_angles_are_left_out_where_all_are_zero(aire, s5_file, tmp_path):
+    aireprune.save(small_models.mamba(), tmp_path / "mamba")
+    assert "arg λ" not in aire("score", tmp_path / "mamba")[1]
+    assert "arg λ" in aire("score", s5_file)[1]

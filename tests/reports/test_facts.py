@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,3 +76,15 @@ def test_numbers_before_and_after():
     busy = facts.measured_facts(replace(MEASURED, speedup=(1.2, 0.6, 2.3)))[1]
     assert busy.value == "unclear"
     assert "quartiles 0.60 to 2.30" in busy.note
+
+
+@pytest.mark.parametrize(
+    ("energies", "told"),
+    [
+        ([1.0, 1e-9], " 1 of them hold 99 % of every layer's energy; whether the others"),
+        ([1.0, 1.0], " It takes all of them"),
+    ],
+)
+def test_a_full_model_has_others_only_where_some_are_left(energies, told):
+    layer = SimpleNamespace(counted=2, energy=np.array(energies))
+    assert told in facts.verdict_of_model([layer])

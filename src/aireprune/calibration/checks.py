@@ -16,7 +16,7 @@ from aireprune.calibration.calls import Call, answer
 from aireprune.calibration.comparison import Fit, measure_fit
 from aireprune.calibration.inputs import HELD_OUT, ArrayInputs, Inputs
 from aireprune.calibration.norms import batch_norms, by_channel, statistics
-from aireprune.calibration.readout import calibrate
+from aireprune.calibration.readout import Progress, calibrate
 from aireprune.calibration.running import running
 from aireprune.calibration.subject import Opened, Subject
 from aireprune.errors import AireError
@@ -119,11 +119,13 @@ def _statistics(norm: Any, call: Call) -> list[str]:
     ]
 
 
-def fit_if_it_helps(full: Subject, reduced: Opened, inputs: Inputs, rows: bool = False) -> tuple[nn.Module, Fit]:
+def fit_if_it_helps(
+    full: Subject, reduced: Opened, inputs: Inputs, rows: bool = False, progress: Progress | None = None
+) -> tuple[nn.Module, Fit]:
     """The reduced model with calibrated readouts, or as it is where these do not help on held-out inputs.
 
-    rows: as in `calibrate`.
+    rows, progress: as in `calibrate`.
     """
-    fitted = calibrate(full, reduced, inputs, rows=rows)
+    fitted = calibrate(full, reduced, inputs, rows=rows, progress=progress)
     fit = measure_fit(full, reduced.module, fitted, inputs)
     return (fitted if fit.helped else reduced.module), fit

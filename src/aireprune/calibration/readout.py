@@ -57,16 +57,23 @@ class Progress:
 
 
 @torch.no_grad()
-def calibrate(full: Subject, reduced: Opened, inputs: Inputs, memory: int = MEMORY, rows: bool = False) -> nn.Module:
+def calibrate(
+    full: Subject,
+    reduced: Opened,
+    inputs: Inputs,
+    memory: int = MEMORY,
+    rows: bool = False,
+    progress: Progress | None = None,
+) -> nn.Module:
     """A copy of the reduced model with readouts fitted to the full model on unlabelled inputs.
 
     memory: bytes of activations that stay in memory; beyond, they are in files. rows: those that make B and C of Mamba-2
-    layers are fitted as well, by gradient descent.
+    layers are fitted as well, by gradient descent. progress: is told of every module that is fitted.
     """
     check_pair(full, reduced)
     student: nn.Module = copy.deepcopy(reduced.module)
     with running(full.module, student):
-        Walk(full, student, reduced.layers, inputs, memory, rows).go(Progress())
+        Walk(full, student, reduced.layers, inputs, memory, rows).go(progress or Progress())
     return student
 
 

@@ -8,6 +8,7 @@ discretisation, a factor, a mask) is found out before anything is fitted to it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -88,7 +89,7 @@ def _probe(model: nn.Module, arrays: NamedArrays, layer: Layer[Any], clock: Iter
 
 
 @dataclass
-class _Probe:
+class _Probe(ABC):
     """Watches the modules around a layer during a forward pass."""
 
     model: nn.Module
@@ -97,15 +98,17 @@ class _Probe:
     site: Site | None = field(default=None, init=False)
     entered: dict[str, int] = field(default_factory=dict, init=False)  # candidates that were called, and when
 
+    @abstractmethod
     def candidates(self) -> list[str]:
-        raise NotImplementedError
+        """Full names of the modules that may be the site."""
 
+    @abstractmethod
     def looked_at(self, name: str, call: Call, output: Any, inside: Sequence[tuple[str, Tensor]]) -> None:
         """Settle the site if this module is it. inside: what its parts were called with, by full name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refusal(self) -> str:
-        raise NotImplementedError
+        """Why no site was found although candidates were called."""
 
     def hooks(self) -> Iterator[Any]:
         for name in self.candidates():

@@ -49,13 +49,13 @@ def certify(
     if json:
         print_json({"pruned": str(out), "original": str(against or found.plan.source), **found.to_dict()})
     else:
-        _show(found)
+        _show(found, f"aire eval {out} --against {against or found.plan.source} --task TASK")
     if found.violations:
         stderr().print(f"aire: bounds below the truth: {'; '.join(found.violations)}", markup=False)
         sys.exit(1)
 
 
-def _show(found: Certificate) -> None:
+def _show(found: Certificate, then: str) -> None:
     say(
         table(
             f"{found.plan.reduce}: worst-case gain of the error of each layer, truly (H∞) and as bounded",
@@ -90,7 +90,7 @@ def _show(found: Certificate) -> None:
         _show_end_to_end(found.end_to_end)
     if not found.violations:
         say("Every bound is at or above the truth.")
-        next_step("aire eval OUT --against CKPT --task TASK: bounds are about layers, not about answers")
+        next_step(f"{then}: bounds are about layers, not about answers")
 
 
 def _energies(layer: LayerCertificate) -> tuple[str, ...]:

@@ -58,4 +58,4 @@ def explore(
         document = in_flags_too(exploration_document(open_file(ckpt, config, wanted.request().units), wanted))
         path = out or page_path(ckpt, "explore.html")
         write_page(document, path)
-    tell(document, path, json)
+    tell(document, path, json, f"aire prune {ckpt} -o OUT --plan plan.json, with the plan that the page saves")

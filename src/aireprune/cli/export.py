@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aireprune.cli.options import Checkpoint, Config, Json
-from aireprune.cli.output import measured, notices, print_json, say, size, waiting
+from aireprune.cli.output import measured, next_step, notices, print_json, say, size, waiting
 
 if TYPE_CHECKING:
     from aireprune.exports.outcome import Exported
     from aireprune.tasks.base import Task
+
+RUN = {
+    "onnx": 'onnxruntime.InferenceSession("{}")',
+    "gguf": 'llama_cpp.Llama("{}")',
+    "torch": 'torch.export.load("{}").module()',
+}
 
 
 def export(
@@ -79,7 +85,7 @@ def export(
     if json:
         print_json({"source": str(ckpt), **done.to_dict()})
         return
-    _show(ckpt, done)
+    _show(ckpt, done, wanted.to)
 
 
 def _first(task: str | None, count: int | None) -> Task | None:
@@ -94,9 +100,10 @@ def _first(task: str | None, count: int | None) -> Task | None:
     return replace(loaded, test=loaded.test.rows(slice(count)))
 
 
-def _show(ckpt: Path, done: Exported) -> None:
+def _show(ckpt: Path, done: Exported, to: str) -> None:
     say(f"{ckpt} -> {done.target}: {size(done.bytes)}, states per layer {', '.join(map(str, done.states))}")
     say(f"Checked: {done.checked}.")
     if done.judged is not None:
         before, after = (measured(done.judged.metric, value) for value in (done.judged.model, done.judged.file))
         say(f"Model: {before}; file with 8-bit projections: {after} ({done.judged.examples:,} test examples).")
+    next_step(RUN[to].format(done.target))

@@ -8,6 +8,8 @@ from aireprune.cli.options import Checkpoint, Config, Json, StateAxis
 from aireprune.cli.output import bar, next_step, notices, percent, print_json, say, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aireprune.pruning.overview import LayerOverview
 
 
@@ -29,26 +31,20 @@ def inspect(ckpt: Checkpoint, state_axis: StateAxis = None, config: Config = Non
 
 
 def _show(layers: tuple[LayerOverview, ...]) -> None:
-    say(
-        table(
-            "",
-            ("layer", "family", "states", "margin 1-|λ|", "memory", "unstable", "energy", ""),
-            (
-                (
-                    layer.name,
-                    layer.family,
-                    layer.states,
-                    f"{layer.stability_margin:.2e}",
-                    "–" if layer.slowest_memory_steps is None else f"{layer.slowest_memory_steps:.0f} steps",
-                    len(layer.unstable) or "–",
-                    percent(layer.energy_share),
-                    bar(layer.energy_share, 8),
-                )
-                for layer in layers
-            ),
-            left=2,
-        )
-    )
+    """A line per layer; families and unstable poles only where they tell layers apart."""
+    columns: dict[str, Callable[[LayerOverview], object]] = {"layer": lambda layer: layer.name}
+    if len({layer.family for layer in layers}) > 1:
+        columns["family"] = lambda layer: layer.family
+    columns |= {
+        "states": lambda layer: layer.states,
+        "margin 1-|λ|": lambda layer: f"{layer.stability_margin:.2e}",
+        "memory": lambda layer: _steps(layer.slowest_memory_steps),
+    }
+    if any(layer.unstable for layer in layers):
+        columns["unstable"] = lambda layer: len(layer.unstable) or "–"
+    columns["energy"] = lambda layer: f"{percent(layer.energy_share):>7}  {bar(layer.energy_share, 8)}"
+    rows = [[cell(layer) for cell in columns.values()] for layer in layers]
+    say(table("", columns, rows, left=1 + ("family" in columns)))
     for layer in layers:
         if layer.unstable:
             say(f"unstable poles (|λ| >= 1) in {layer.name}: states {', '.join(map(str, layer.unstable))}")
@@ -57,3 +53,7 @@ def _show(layers: tuple[LayerOverview, ...]) -> None:
         say("The state space is dead: the states of every layer put out nothing, and all of them can go.")
     elif dead:
         say(f"Dead: the states of {', '.join(dead)} put out nothing, and all of them can go.")
+
+
+def _steps(memory: float | None) -> str:
+    return "–" if memory is None else f"{memory:,.0f} steps"

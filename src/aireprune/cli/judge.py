@@ -16,6 +16,7 @@ from aireprune.cli.output import measured, progress, say, stderr, table
 
 if TYPE_CHECKING:
     from aireprune.experiments.evaluation import Estimate, Evaluation
+    from aireprune.pruning.prune import Pruned
     from aireprune.pruning.request import Job
     from aireprune.pruning.search import RatioFound
     from aireprune.pruning.source import FileSource
@@ -90,6 +91,21 @@ class Judgement:
         with judging("both models") as report:
             self.test = evaluate_model(written, self.task, self.full, report=report)
 
+    def note_in_card(self, done: Pruned, target: Path, mask: bool) -> None:
+        """What was measured goes into the model card, if the checkpoint has one."""
+        from aireprune.pruning.card import Judged
+        from aireprune.pruning.companions import card_of, write_card
+
+        assert self.test is not None
+        heading, found = title(self.test, Path(self.test.data).name), self.test
+        rows = (
+            (name, " · ".join(_cells(name, full)), " · ".join(_cells(name, here))) for name, here, full in _rows(found)
+        )
+        judged = Judged(data=heading, rows=tuple(rows), remarks=tuple(beside(found, "the original")))
+        card = card_of(self.source, done, target, mask, judged)
+        if card is not None:
+            write_card(target, card)
+
     def to_dict(self) -> dict[str, Any]:
         assert self.test is not None
         assert self.test.against is not None
@@ -135,30 +151,36 @@ def judging(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def show_evaluation(found: Evaluation, model: str, full: str) -> None:
     """A table of the scores; beside the full model, also how often both agree and how far their outputs are apart."""
-    steps = f"{found.length:,} tokens" if found.language else f"up to {found.length:,} steps"
-    kind = "window" if found.language else "test example"
-    title = f"{found.data}: {found.examples:,} {kind}{'s' * (found.examples > 1)} of {steps}"
+    heading = title(found, found.data)
     if found.against is None:
-        say(
-            table(
-                title, ("", model, "95 % interval"), ((name, *_cells(name, value)) for name, value, _ in _rows(found))
-            )
-        )
+        heads: tuple[str, ...] = ("", model, "95 % interval")
+        say(table(heading, heads, ((name, *_cells(name, value)) for name, value, _ in _rows(found))))
         return
     heads = ("", full, "95 % interval", model, "95 % interval")
     rows = ((name, *_cells(name, other), *_cells(name, value)) for name, value, other in _rows(found))
-    say(table(title, heads, rows))
-    beside, answers = found.against, "next tokens" if found.language else "answers"
-    say(
-        f"Difference in {found.metric}: {_text(found.metric, beside.difference.value, signed=True)}"
-        f"{'' if found.language else ' points'} ({_interval(found.metric, beside.difference, signed=True)}; "
-        f"p = {beside.p:.2g})."
-    )
-    say(
-        f"{_text('agreement', beside.agreement.value)} of the {answers} are the same "
-        f"({_interval('agreement', beside.agreement)}); mean KL divergence from {full}: "
-        f"{_text('nats', beside.divergence.value)} nats ({_interval('nats', beside.divergence)})."
-    )
+    say(table(heading, heads, rows))
+    say(*beside(found, full))
+
+
+def title(found: Evaluation, data: str) -> str:
+    """What was judged on."""
+    steps = f"{found.length:,} tokens" if found.language else f"up to {found.length:,} steps"
+    kind = "window" if found.language else "test example"
+    return f"{data}: {found.examples:,} {kind}{'s' * (found.examples > 1)} of {steps}"
+
+
+def beside(found: Evaluation, full: str) -> list[str]:
+    """How a model differs from the full one, in sentences."""
+    other, answers = found.against, "next tokens" if found.language else "answers"
+    assert other is not None
+    return [
+        f"Difference in {found.metric}: {_text(found.metric, other.difference.value, signed=True)}"
+        f"{'' if found.language else ' points'} ({_interval(found.metric, other.difference, signed=True)}; "
+        f"p = {other.p:.2g}).",
+        f"{_text('agreement', other.agreement.value)} of the {answers} are the same "
+        f"({_interval('agreement', other.agreement)}); mean KL divergence from {full}: "
+        f"{_text('nats', other.divergence.value)} nats ({_interval('nats', other.divergence)}).",
+    ]
 
 
 def _rows(found: Evaluation) -> list[tuple[str, Estimate, Estimate]]:

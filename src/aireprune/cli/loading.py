@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aireprune.families import Layer
     from aireprune.pruning.plan import Plan
     from aireprune.pruning.source import FileSource
@@ -17,30 +15,20 @@ def how_to_load(source: FileSource, target: Path, plan: Plan, mask: bool) -> str
     """Code that loads the copy of `source` at `target`, with the one number that stock code needs changed."""
     from aireprune.families.mamba2 import is_projected
     from aireprune.files.urls import as_url
+    from aireprune.pruning.companions import folder_call
     from aireprune.pruning.surgery import stored_sizes
 
     if (url := as_url(target)) is not None:
         return f'Load it: aireprune.load("{url}")'
+    if source.kind == "huggingface":
+        return f"Load it: {folder_call(source, str(target), plan, mask)}"
     sizes = stored_sizes(source.layers, plan, mask)
     projected = plan.reduce == "projected" or any(map(is_projected, source.layers))
     if source.writes_own(target) or projected:  # stock code knows no projections
         return f'Load it: aireprune.load("{target}")'
-    if source.kind == "huggingface":
-        return f"Load it: {_pretrained(source.config, target, len(set(sizes)) > 1)}"
     if len(set(sizes)) > 1:
         return f'Load it: aireprune.load("{target}"), or its own class with layers of {_listed(sizes)} states'
     return f"Load it: {_stock(source, target)}{'' if mask else _changed(source.layers[0], sizes[0])}"
-
-
-def _pretrained(config: Mapping[str, Any], target: Path, varied: bool) -> str:
-    names = config.get("architectures") or [""]
-    if varied:
-        return f'aireprune.load("{target}")'
-    if "model_type" not in config:  # mamba_ssm
-        return f'MambaLMHeadModel.from_pretrained("{target}")'
-    name = str(names[0])
-    factory = "AutoModelForCausalLM" if name.endswith("ForCausalLM") else name or "AutoModel"
-    return f'{factory}.from_pretrained("{target}")'
 
 
 def _stock(source: FileSource, target: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aireprune.cli.options import Json
-from aireprune.cli.output import notices
+from aireprune.cli.output import next_step, notices
 
 
 def merge(
@@ -34,3 +34,5 @@ def merge(
     summary = join(folders, target)
     notices(present_sweep(target))
     show(summary, target, json)
+    if not json:
+        next_step(f"aire prune CKPT -o OUT --max-drop {summary.drop:g} --task {summary.task}")

@@ -21,19 +21,10 @@ def methods(json: Json = False) -> None:
     if json:
         print_json({"methods": [described(method) for method in METHODS.values()]})
         return
-    say(
-        table(
-            "",
-            ("method", "criterion", "normalisation", "scope", "what it is"),
-            (
-                (m.name, m.criterion, "prefix" if m.prefix else "–", m.scope, in_flags(m.summary))
-                for m in METHODS.values()
-            ),
-            left=5,
-        )
-    )
+    ranked = ((method.name, in_flags(method.summary)) for method in METHODS.values())
+    say(table("", ("method", "what states are ranked by"), ranked, left=2))
     say()
-    reductions = ((one.name, one.summary) for one in REDUCTIONS.values())
+    reductions = ((one.name, in_flags(one.summary)) for one in REDUCTIONS.values())
     say(table("", ("reduction", "what becomes of the states that stay"), reductions, left=2))
     say()
     next_step(

@@ -32,7 +32,7 @@ from aireprune.cli.options import (
     StateAxis,
 )
 from aireprune.cli.output import notices, print_json, progress_line, say, waiting, writing
-from aireprune.cli.pruned import View, outcome_of, show
+from aireprune.cli.pruned import View, show
 from aireprune.cli.report import WithReport, report_if
 from aireprune.cli.sizes import bytes_of, sizes_of, withdrawn_on_failure
 from aireprune.errors import AireError
@@ -188,6 +188,7 @@ def prune(
         done = _pruned(source, out, job, overwrite)
         if judgement is not None:
             judgement.judge(out)
+            judgement.note_in_card(done, out, mask)
         sizes = sizes_of(source, out, done.plan)
         speed = _speed(source, done, mask) if bench else None
     notices(done.notices)
@@ -197,7 +198,7 @@ def prune(
         metric = {} if judgement is None else {"metric": judgement.to_dict()}
         timed = {} if speed is None else {"speed": speed.to_dict()}
         recovery = {} if done.recovered is None else {"recovery": done.recovered.to_dict()}
-        extra = {**metric, **recovery, **timed, "outcome": asdict(outcome_of(done))}
+        extra = {**metric, **recovery, **timed, "outcome": asdict(done.outcome)}
         print_json({**document, **extra, "plan": done.plan.to_dict()})
         return
     chosen = plan is None and reduce == AUTO and (method == AUTO or done.plan.reduce != "truncate")

@@ -32,7 +32,7 @@ class View:
 
 
 def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
-    plan, outcome = done.plan, outcome_of(done)
+    plan, outcome = done.plan, done.outcome
     if view.chosen and not view.mask:
         say(f"{way(plan)}\n")
     say(profile(plan, outcome, view.details))
@@ -51,16 +51,6 @@ def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
     for warning in () if view.mask else (few_states(plan), damage(plan, outcome)):
         if warning is not None:
             say(warning)
-
-
-def outcome_of(done: Pruned) -> Outcome:
-    from aireprune.pruning.outcome import Outcome
-
-    if done.recovered is not None and done.plan.recovered:
-        return Outcome.of(done.plan, done.recovered.after)
-    fit = done.fit
-    measured = None if fit is None else fit.after if done.plan.calibrated else fit.before
-    return Outcome.of(done.plan, measured)
 
 
 def recovery_line(found: Recovered) -> str:
@@ -89,10 +79,10 @@ def way(plan: Plan) -> str:
     if plan.reduce == "fitted":
         rows = "and the rows that make B and C fitted" if plan.calibrated else "as they are, since fitting did not help"
         return (
-            f"States that others can stand in for were removed, {rows}: the way with data for {families} layers that "
+            f"States that others can stand in for are removed, {rows}: the way with data for {families} layers that "
             "stock code loads; --reduce projected does less harm, in a layout that only aireprune.load reads."
         )
-    return f"States were removed as they are, by method {plan.method}: the way {data} for {families} layers."
+    return f"Plain removal of states, by method {plan.method}: the way {data} for {families} layers."
 
 
 def profile(plan: Plan, outcome: Outcome, details: bool = False) -> RenderableType:

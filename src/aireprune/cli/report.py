@@ -9,11 +9,12 @@ import typer
 
 from aireprune.cli.messages import in_flags
 from aireprune.cli.options import Config, Json
-from aireprune.cli.output import notices, print_json, say, size, waiting
+from aireprune.cli.output import next_step, notices, print_json, say, size, waiting
 
 if TYPE_CHECKING:
     from aireprune.pruning.source import FileSource
     from aireprune.reports.document import Document
+    from aireprune.reports.subject import Subject
 
 WithReport = Annotated[bool, typer.Option("--report", help="Write a report (HTML) into OUT or beside it, too.")]
 
@@ -56,10 +57,11 @@ def report(
 
     with waiting(f"looking at {what}"):
         judged = None if task is None else Judged(task=task, examples=examples)
-        document = in_flags_too(document_of(find_subject(what, against, config), judged))
+        subject = find_subject(what, against, config)
+        document = in_flags_too(document_of(subject, judged))
         path = out or page_path(what)
         write_page(document, path)
-    tell(document, path, json)
+    tell(document, path, json, *_next(subject, what))
 
 
 def report_if(wanted: bool, source: FileSource, out: Path, task: str | None) -> None:
@@ -83,11 +85,25 @@ def in_flags_too(document: Document) -> Document:
     return replace(document, notices=tuple(map(in_flags, document.notices)))
 
 
-def tell(document: Document, path: Path, json: bool) -> None:
-    """What was written, for a person or a machine."""
+def _next(subject: Subject, what: Path) -> list[str]:
+    """What to type after the page about a subject."""
+    original = "CKPT" if subject.full is None else subject.full.name
+    if subject.sweep is not None:
+        swept = subject.sweep.swept
+        return [f"aire prune {original} -o OUT --max-drop {swept['drop']:g} --task {swept['task']}"]
+    if subject.plan is None:
+        return [f"aire explore {what}", f"aire prune {what} -o OUT --ratio 0.5 --dry-run"]
+    if subject.pruned is None:
+        return [f"aire prune {original} -o OUT --plan {what}"]
+    return [f"aire eval {what} --against {original} --task TASK"]
+
+
+def tell(document: Document, path: Path, json: bool, *then: str) -> None:
+    """What was written, for a person or a machine, and what to type then."""
     if json:
         facts = [{"label": fact.label, "before": fact.before, "value": fact.value} for fact in document.facts]
         print_json({"page": str(path), "verdict": document.verdict, "facts": facts})
         return
     notices(document.notices)
     say(document.verdict, f"Wrote {path} ({size(path.stat().st_size)}); open it in a browser.")
+    next_step(*then)

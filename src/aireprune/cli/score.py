@@ -12,6 +12,8 @@ from aireprune.cli.options import Checkpoint, Config, Granularity, Horizon, Json
 from aireprune.cli.output import next_step, notices, print_json, say, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aireprune.method.methods import Method
     from aireprune.pruning.ranking import RankedState
 
@@ -51,24 +53,19 @@ def score(
 
 
 def _show(states: tuple[RankedState, ...], method: Method) -> None:
-    last = "prefix" if method.prefix else "compared"
-    say(
-        table(
-            "",
-            ("layer", "rank", "state", "|λ|", "arg λ", "‖B‖²", "‖C‖²", method.criterion, last),
-            (
-                (
-                    state.layer,
-                    state.rank,
-                    state.state,
-                    f"{state.radius:.6f}",
-                    f"{state.angle:+.3f}",
-                    f"{state.b2:.3g}",
-                    f"{state.c2:.3g}",
-                    "unstable" if state.unstable else f"{state.score:.4g}",
-                    "–" if state.unstable else f"{state.compared:.4g}",
-                )
-                for state in states
-            ),
-        )
-    )
+    """A line per state; angles only where some are not zero."""
+    columns: dict[str, Callable[[RankedState], object]] = {
+        "layer": lambda state: state.layer,
+        "rank": lambda state: state.rank,
+        "state": lambda state: state.state,
+        "|λ|": lambda state: f"{state.radius:.6f}",
+    }
+    if any(state.angle for state in states):
+        columns["arg λ"] = lambda state: f"{state.angle:+.3f}"
+    columns |= {
+        "‖B‖²": lambda state: f"{state.b2:.3g}",
+        "‖C‖²": lambda state: f"{state.c2:.3g}",
+        method.criterion: lambda state: "unstable" if state.unstable else f"{state.score:.4g}",
+        "prefix" if method.prefix else "compared": lambda state: "–" if state.unstable else f"{state.compared:.4g}",
+    }
+    say(table("", columns, [[cell(state) for cell in columns.values()] for state in states]))

@@ -7,6 +7,7 @@ A copy is made shard by shard, two at a time, without ever building the model; t
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from aireprune.arrays import Added, Edit, Shape
 from aireprune.errors import AireError, shown
 from aireprune.files.configs import CONFIG, ConfigLike, find_config
 from aireprune.files.folder_parts import companions, find_parts
+from aireprune.files.front_matter import README
 from aireprune.files.json_text import json_text
 from aireprune.files.links import real
 from aireprune.files.open import open_weights
@@ -33,6 +35,8 @@ from aireprune.files.writing.atomic import atomic_folder, explained, refuse_exis
 from aireprune.files.writing.journal import settle
 
 FORMAT = "aireprune"
+BASE_README = "README.base"
+KEPT_README = re.compile(r"README(\.base)*\.md")
 PLAN = "plan.json"
 
 
@@ -91,8 +95,8 @@ class FolderCheckpoint:
             self._check_apart(target)
             _check_target(target, overwrite)
         with atomic_folder(target, overwrite) as folder:
-            for relative in self._coming_along(texts, edits):
-                _copy(self.path / relative, folder / relative)
+            for relative, new in self._coming_along(texts, edits).items():
+                _copy(self.path / relative, folder / new)
             sizes = self._write_shards(folder, edits, self._kept(target, texts) if self.work.resume else None)
             if self._parts.index_name is not None:
                 texts[self._parts.index_name] = json_text(self._index(sizes, edits))
@@ -130,11 +134,11 @@ class FolderCheckpoint:
             raise AireError(f"A cluster writes to a disk that all nodes have; {place.url} is written without ray=.")
         place = place.begin(self.work, overwrite)
         sizes = place.send_shards(self._edited(edits), self.work, place.known(self.work))
-        for relative in self._coming_along(texts, edits):
+        for relative, new in self._coming_along(texts, edits).items():
             if str(relative) == CONFIG:
                 texts[CONFIG] = (self.path / relative).read_text(encoding="utf-8")
             else:
-                place.send_file(self.path / relative, relative.as_posix())
+                place.send_file(self.path / relative, new.as_posix())
         if self._parts.index_name is not None:
             texts[self._parts.index_name] = json_text(self._index(sizes, edits))
         place.finish(texts)
@@ -142,9 +146,10 @@ class FolderCheckpoint:
     def _edited(self, edits: Mapping[str, Edit]) -> list[Shard]:
         return [Shard(shard, _edits_of(edits, shard.shapes)) for shard in self._shards.values()]
 
-    def _coming_along(self, texts: Mapping[str, str], edits: Mapping[str, Edit]) -> list[Path]:
-        """The other files, but for those that are written anew."""
-        return [path for path in self._companions if str(path) not in texts and not (edits and str(path) == PLAN)]
+    def _coming_along(self, texts: Mapping[str, str], edits: Mapping[str, Edit]) -> dict[Path, Path]:
+        """The other files, but for those that are written anew, and what each is called in the copy."""
+        names = {path: _kept_readme(path) if README in texts else path for path in self._companions}
+        return {old: new for old, new in names.items() if str(new) not in texts and not (edits and str(old) == PLAN)}
 
     def _kept(self, target: Path, texts: Mapping[str, str]) -> Kept:
         """What an earlier run has finished of the same shards and the same plan."""
@@ -191,6 +196,12 @@ def write_checkpoint_folder(
     with atomic_folder(target, overwrite) as folder:
         write_arrays(folder / "model.safetensors", arrays, {"format": "pt"})
         _write_texts(folder, {**(extras or {}), CONFIG: json_text(config)})
+
+
+def _kept_readme(path: Path) -> Path:
+    """What a file is called beside a new README: that of the original is README.base.md, its original's
+    README.base.base.md."""
+    return Path(f"{BASE_README}{path.name.removeprefix(README[:-3])}") if KEPT_README.fullmatch(str(path)) else path
 
 
 def _edits_of(edits: Mapping[str, Edit], shapes: Mapping[str, Shape]) -> dict[str, Edit]:

@@ -27,10 +27,12 @@ from aireprune.pruning.calibrating import (
     read_layer_inputs,
     read_recovery,
 )
+from aireprune.pruning.companions import keep_plan, texts_for
 from aireprune.pruning.defaults import TRUNCATED, plainly, settle
 from aireprune.pruning.harm import check_damage, notes_on
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.measuring import Measured, measure
+from aireprune.pruning.outcome import Outcome
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import LTI_ONLY, check_reduction, make_plan
 from aireprune.pruning.request import Job
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from aireprune.calibration.recovery import Recovered
     from aireprune.pruning.folders import Fitted
 
-Report = Callable[[str], None]  # told of every layer of a folder that is calibrated, and of a recovery
+Report = Callable[[str], None]  # told of layers that are calibrated, and of a recovery
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,14 @@ class Pruned:
     recovered: Recovered | None = None
     full: nn.Module | None = None  # the model before, if it was built from a checkpoint
 
+    @property
+    def outcome(self) -> Outcome:
+        """What it did to the answers, measured on what was held out of calibration or recovery if there was one."""
+        if self.recovered is not None and self.plan.recovered:
+            return Outcome.of(self.plan, self.recovered.after)
+        fit = self.fit
+        return Outcome.of(self.plan, None if fit is None else fit.after if self.plan.calibrated else fit.before)
+
 
 def prune_module(
     source: ModuleSource,
@@ -71,10 +81,10 @@ def prune_module(
 ) -> Pruned:
     """A smaller copy of a module. measured: what `measure` found for such a job, if it was asked before.
 
-    target: where it will be written, so that a recovery that is interrupted is kept beside.
+    target: where it will be written, so that a recovery that is interrupted is kept beside. report: told of the way.
     """
     source, job = settle(source, job, own=source.is_own)
-    done = _or_plainly(job, lambda settled: _prune_module(source, settled, measured))
+    done = _or_plainly(job, lambda settled: _prune_module(source, settled, measured, report))
     if job.recovery is None:
         return done
     from aireprune.pruning.recovering import Place, recovered
@@ -82,7 +92,7 @@ def prune_module(
     return recovered(source, done, job, None if measured is None else measured.lessons, Place(target, report))
 
 
-def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> Pruned:
+def _prune_module(source: ModuleSource, job: Job, measured: Measured | None, report: Report) -> Pruned:
     check_job(source, job)
     known = measured or measure(source, job, read_calibration(source, job.calibration))
     plan = decide(source, job, known.evidence)
@@ -93,15 +103,17 @@ def _prune_module(source: ModuleSource, job: Job, measured: Measured | None) -> 
     notices, fit = (*source.notices, *known.remarks, *notes_on(plan)), None
     if known.inputs is not None and known.subject is not None:
         from aireprune.calibration.checks import DID_NOT_HELP, fit_if_it_helps
+        from aireprune.calibration.telling import Telling
 
         reduced = open_module(model, config=source.settings, units=job.units)
-        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs, rows=plan.reduce == "fitted")
+        telling = Telling(report, [site.module for site in known.subject.sites])
+        model, fit = fit_if_it_helps(known.subject, reduced, known.inputs, plan.reduce == "fitted", telling)
         if fit.helped:
             # the certificate speaks of the reduction alone, not of readouts that were fitted afterwards
             plan = replace(plan, certificate=None, calibrated=len(known.inputs))
         elif surgery.edits:
             notices = (*notices, DID_NOT_HELP)
-    model.plan = plan  # type: ignore[assignment]  # what `save` writes beside the weights
+    keep_plan(model, plan)
     return Pruned(plan, notices, model, fit)
 
 
@@ -143,8 +155,10 @@ def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: boo
     if given is not None:
         surgery, plan, remarks = fitted_on_layers(source, surgery, plan, given)
         notes = (*notes, *remarks)
-    source.apply(surgery).write(target, plan, overwrite, replace(job.shards, report=report))
-    return Pruned(plan, (*notes, *row_notes(source, job, plan, surgery.sizes)))
+    done = Pruned(plan, (*notes, *row_notes(source, job, plan, surgery.sizes)))
+    texts = texts_for(source, done, target, job.mask)
+    source.apply(surgery).write(target, texts, overwrite, replace(job.shards, report=report))
+    return done
 
 
 def prune_from_file(source: FileSource, job: Job) -> Pruned:
@@ -171,7 +185,7 @@ def _prune_from_file(
     done = prune_module(module, job, known, target, report)
     assert done.model is not None
     plan = source.with_diagonal_errors(done.plan.named_after(source.layers))
-    done.model.plan = plan  # type: ignore[assignment]
+    keep_plan(done.model, plan)
     return replace(done, plan=plan, notices=(*source.notices, *done.notices), full=module.module)
 
 
@@ -190,7 +204,8 @@ def _through_the_model(source: FileSource, target: Path, job: Job, overwrite: bo
     config = None if source.builder is None else source.config
     sizes = [layer.states // (layer.rows * layer.groups) for layer in open_module(done.model, config, job.units).layers]
     edits = changed_arrays(source.arrays.shapes, done.full, done.model)
-    source.apply(Surgery(edits, sizes, ())).write(target, done.plan, overwrite)
+    texts = texts_for(source, done, target, job.mask)
+    source.apply(Surgery(edits, sizes, ())).write(target, texts, overwrite)
     return replace(done, notices=(*done.notices, *row_notes(source, job, done.plan, sizes)))
 
 
@@ -210,14 +225,16 @@ def _calibrated_folder(source: FileSource, target: Path, job: Job, overwrite: bo
         check_projectable(streamed.module, source.layers)
     work = partial(_fitted_folder, source, target, job)
     if job.shards.ray is None:
-        done, notes = work(report)
+        fitted, notes = work(report)
     else:
         from aireprune.calibration.on_ray import run_as_team
 
-        done, notes = run_as_team(job.shards.ray, work, inputs.batches // 2, report)
-    source.apply(done.surgery).write(target, done.plan, overwrite, replace(job.shards, resume=False, report=report))
-    done.store.remove()
-    return Pruned(done.plan, (*notes, *done.remarks), fit=done.fit)
+        fitted, notes = run_as_team(job.shards.ray, work, inputs.batches // 2, report)
+    done = Pruned(fitted.plan, (*notes, *fitted.remarks), fit=fitted.fit)
+    texts = texts_for(source, done, target, job.mask)
+    source.apply(fitted.surgery).write(target, texts, overwrite, replace(job.shards, resume=False, report=report))
+    fitted.store.remove()
+    return done
 
 
 def _fitted_folder(source: FileSource, target: Path, job: Job, report: Report) -> tuple[Fitted, tuple[str, ...]]:

@@ -17,6 +17,7 @@ from aireprune.calibration.recovery import recover
 from aireprune.calibration.recovery_run import Effort, Keeper, Progress
 from aireprune.models.arrays import to_numpy
 from aireprune.pruning.calibrating import read_recovery
+from aireprune.pruning.companions import keep_plan
 from aireprune.pruning.folders import digest
 from aireprune.pruning.recovery_store import RecoveryStore, recovery_folder
 from aireprune.pruning.request import Job
@@ -55,7 +56,7 @@ def recovered(full: ModuleSource, done: Pruned, job: Job, inputs: Inputs | None,
         found = recover(full, reduced, inputs, effort, keeper, _Teller(place.report))
     # the certificate speaks of the reduction alone, not of what was learnt afterwards
     plan = replace(done.plan, certificate=None, recovered=found.steps) if found.best else done.plan
-    found.model.plan = plan  # type: ignore[assignment]
+    keep_plan(found.model, plan)
     return replace(done, plan=plan, notices=(*done.notices, *found.notices), model=found.model, recovered=found)
 
 

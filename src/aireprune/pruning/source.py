@@ -163,11 +163,12 @@ class EditedFile:
     edits: Mapping[str, Edit]
     config: Mapping[str, Any] | None
 
-    def write(self, target: Path, plan: Plan, overwrite: bool, work: ShardWork | None = None) -> None:
-        """Write it with its plan; it appears whole or not at all. work: how the shards of a folder are written."""
+    def write(self, target: Path, texts: Mapping[str, str], overwrite: bool, work: ShardWork | None = None) -> None:
+        """Write it with small texts by name (plan.json); it appears whole or not at all. work: how the shards of a folder
+        are written."""
         if work is not None and isinstance(self.checkpoint, FolderCheckpoint):
             self.checkpoint.work = work
-        self.checkpoint.write(target, self.edits, self.config, {"plan.json": plan.to_json()}, overwrite)
+        self.checkpoint.write(target, self.edits, self.config, texts, overwrite)
 
 
 def open_file(

@@ -15,6 +15,7 @@ from aireprune.method.methods import find_method
 from aireprune.method.selection import Budget
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.planning import make_plan
+from aireprune.pruning.repeating import command
 from aireprune.pruning.request import Job, Request
 from aireprune.pruning.rows import with_short_rows
 from aireprune.pruning.source import FileSource
@@ -23,7 +24,7 @@ from aireprune.reports.changes import linear_system
 from aireprune.reports.document import Document, LayerView, ModelView
 from aireprune.reports.gather import subtitle
 from aireprune.reports.layers import DATA_FREE, Sight, choices, plan_template, view_layers
-from aireprune.reports.making import command, made
+from aireprune.reports.making import made
 from aireprune.reports.page import LARGEST, page_bytes
 from aireprune.reports.responses import coupling
 from aireprune.reports.sizes import per_size, size_of

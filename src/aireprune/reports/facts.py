@@ -80,9 +80,13 @@ def verdict_of_model(layers: Sequence[LayerView]) -> str:
     """Of a checkpoint that was not pruned."""
     total = sum(layer.counted for layer in layers)
     needed = sum(_holding(layer.energy, HELD) for layer in layers)
+    found = f"{total:,} states in {layers_text(len(layers))}, none pruned."
+    if needed >= total:
+        whole = f"It takes all of them to hold {share(HELD)} of every layer's energy"
+        return f"{found} {whole}; what can still go, only a task can tell."
     return (
-        f"{total:,} states in {layers_text(len(layers))}, none pruned. {needed:,} of them hold {share(HELD)} of every "
-        "layer's energy; whether the others can go, only a task can tell."
+        f"{found} {needed:,} of them hold {share(HELD)} of every layer's energy; whether the others can go, only a task can "
+        "tell."
     )
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from aireprune.errors import AireError
 from aireprune.method.methods import find_method
 from aireprune.pruning.plan import Plan
+from aireprune.pruning.repeating import command, prune_command
 from aireprune.pruning.source import FileSource, ModuleSource
 from aireprune.reports import facts
 from aireprune.reports.document import Document, Fact, LayerView, ModelView
 from aireprune.reports.layers import Sight, choices, plan_template, view_layers
-from aireprune.reports.making import command, made, prune_command, sweep_command
+from aireprune.reports.making import made, sweep_command
 from aireprune.reports.measured import Measured, measure
 from aireprune.reports.sizes import Size, size_of
 from aireprune.reports.subject import AnySource, Subject

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -11,18 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from aireprune.pruning.plan import Plan
+from aireprune.pruning.repeating import command
 from aireprune.reports.document import Making
 
 LIBRARIES = ("aireprune", "numpy", "torch", "safetensors")
 SETTINGS = ("method", "reduce", "min_states", "epsilon", "horizon", "seed", "layout", "granularity", "round_to")
-DEFAULTS: Mapping[str, Any] = {
-    "min_states": 1,
-    "epsilon": 0.0,
-    "horizon": None,
-    "seed": 0,
-    "granularity": "mode",
-    "round_to": 1,
-}
 
 
 def made(commands: Sequence[str], plan: Plan | None = None, facts: Mapping[str, str] | None = None) -> Making:
@@ -40,18 +32,6 @@ def made(commands: Sequence[str], plan: Plan | None = None, facts: Mapping[str, 
     return Making(commands=tuple(commands), facts=tuple(found.items()))
 
 
-def prune_command(plan: Plan, source: str, target: str) -> str:
-    """What makes the plan and applies it. Calibration inputs are not part of a plan, so they are left open."""
-    options: dict[str, Any] = {"method": plan.method, "reduce": plan.reduce}
-    options |= {"threshold": plan.threshold} if plan.by_threshold else {"ratio": plan.ratio}
-    options["layout"] = plan.layout
-    options |= {name: getattr(plan, name) for name, default in DEFAULTS.items() if getattr(plan, name) != default}
-    options |= {"state_axis": list(plan.state_axes)} if plan.state_axes else {}
-    if plan.calibrated:
-        options |= {"calibrate": "SOURCE", "calibrate_count": plan.calibrated}
-    return command(["prune", source, "-o", target], options)
-
-
 def sweep_command(swept: Mapping[str, Any], folder: Path) -> str:
     """What did a sweep, from its sweep.json."""
     variants = swept["variants"]
@@ -67,16 +47,6 @@ def sweep_command(swept: Mapping[str, Any], folder: Path) -> str:
     options |= {"calibrated": True} if any(variant["calibrated"] for variant in variants) else {}
     options |= {"calibrate": swept["calibrate"]} if swept.get("calibrate") else {}
     return command(["sweep", str(swept.get("source") or "CKPT"), "-o", str(folder)], options)
-
-
-def command(words: Sequence[str], options: Mapping[str, Any]) -> str:
-    """What a person types: aire, the words, and the options as flags; True is a flag alone, a list repeats it."""
-    typed = ["aire", *words]
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        for one in value if isinstance(value, list) else [value]:
-            typed += [flag] if one is True else [flag, f"{one!r}" if isinstance(one, float) else str(one)]
-    return shlex.join(typed)
 
 
 def _versions() -> list[str]:

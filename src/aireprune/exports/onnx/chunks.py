@@ -87,6 +87,12 @@ def to_end(size: int, reverse: bool = False) -> np.ndarray:
     return from_before(size, not reverse) - 1
 
 
+def rotation(g: Graph, name: str, lam: np.ndarray) -> tuple[str, str]:
+    """What `rotate` takes to multiply with poles (..., N): real and imaginary parts, (..., 2N)."""
+    re = g.weight(f"{name}.re", np.concatenate([lam.real, lam.real], axis=-1).astype(np.float32))
+    return re, g.weight(f"{name}.im", np.concatenate([-lam.imag, lam.imag], axis=-1).astype(np.float32))
+
+
 def rotate(g: Graph, x: str, re: str, im: str, modes: int) -> str:
     """x (..., 2N) of [Re | Im] times numbers whose real parts are re and imaginary parts im, (..., 2N) as [-im | im]."""
     swapped = g.constant(np.roll(np.arange(2 * modes), modes))

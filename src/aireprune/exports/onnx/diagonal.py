@@ -5,18 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from aireprune.exports.onnx.chunks import (
-    Chunks,
-    Powers,
-    carry,
-    from_before,
-    join_time,
-    powers,
-    rotate,
-    split_time,
-    to_end,
-    toeplitz,
-)
+from aireprune.exports.onnx import chunks as chunked
 from aireprune.exports.onnx.graph import Graph
 from aireprune.exports.onnx.parts import array
 from aireprune.exports.onnx.states import States
@@ -46,36 +35,37 @@ def _arrays(layer: DiagonalLayer) -> tuple[np.ndarray, np.ndarray, list[np.ndarr
 def _step(g: Graph, u: str, layer: DiagonalLayer, states: States) -> str:
     lam, b, (c,) = _arrays(layer)
     drive = g.op("MatMul", u, g.weight("B", np.concatenate([b.real, b.imag]).astype(np.float32).T))
-    re = g.weight("poles.re", np.concatenate([lam.real, lam.real]).astype(np.float32))
-    im = g.weight("poles.im", np.concatenate([-lam.imag, lam.imag]).astype(np.float32))
+    re, im = chunked.rotation(g, "poles", lam)
     before = states.before("state", (2 * layer.modes,))
-    x = states.after("state", g.op("Add", rotate(g, before, re, im, layer.modes), drive))
+    x = states.after("state", g.op("Add", chunked.rotate(g, before, re, im, layer.modes), drive))
     return g.op("MatMul", x, g.weight("C", c.T))
 
 
 def _whole(g: Graph, u: str, layer: DiagonalLayer) -> str:
     lam, b, readouts = _arrays(layer)
     width = b.shape[1]
-    u, chunks = split_time(g, u, CHUNK)
+    u, chunks = chunked.split_time(g, u, CHUNK)
     columns = g.op("Transpose", g.reshape(u, -1, width), perm=[1, 0])  # (h, M T)
     parts = (("B.re", b.real), ("B.im", b.imag))
     driven = [g.op("MatMul", g.weight(name, part.astype(np.float32)), columns) for name, part in parts]
     drive = [g.reshape(part, layer.modes, -1, CHUNK) for part in driven]  # Re and Im, (P, M, T) each
-    table, outputs = powers(g, "poles", lam, CHUNK), []
+    table, outputs = chunked.powers(g, "poles", lam, CHUNK), []
     for number, c in enumerate(readouts):
         x = _scan(g, drive, table, chunks, layer.modes, reverse=bool(number))  # (2, P, M, T)
         rows = g.op("Transpose", g.reshape(x, 2 * layer.modes, -1), perm=[1, 0])
         outputs.append(g.op("MatMul", rows, g.weight(f"C{number + 1}" if len(readouts) > 1 else "C", c.T)))
     y = outputs[0] if len(outputs) == 1 else g.op("Add", *outputs)
-    return join_time(g, y, chunks, width)
+    return chunked.join_time(g, y, chunks, width)
 
 
-def _scan(g: Graph, drive: list[str], table: Powers, chunks: Chunks, modes: int, reverse: bool) -> str:
+def _scan(g: Graph, drive: list[str], table: chunked.Powers, chunks: chunked.Chunks, modes: int, reverse: bool) -> str:
     """All states (2, P, M, T), Re and Im first, from the inputs of the modes, Re and Im (P, M, T)."""
-    end = _columns(g, *table.at(g, to_end(CHUNK, reverse)))  # what Re and Im add to the end's [Re | Im], (P, T, 2) each
+    end = _columns(
+        g, *table.at(g, chunked.to_end(CHUNK, reverse))
+    )  # what Re and Im add to the end's [Re | Im], (P, T, 2) each
     ends = g.op("Add", *(g.op("MatMul", part, to) for part, to in zip(drive, end, strict=True)))
-    before = carry(g, ends, table, chunks, (modes, 1), reverse)
-    inside, across = table.at(g, toeplitz(CHUNK, reverse)), table.at(g, from_before(CHUNK, reverse))
+    before = chunked.carry(g, ends, table, chunks, (modes, 1), reverse)
+    inside, across = table.at(g, chunked.toeplitz(CHUNK, reverse)), table.at(g, chunked.from_before(CHUNK, reverse))
     row = [g.op("Unsqueeze", part, g.ints(1)) for part in across]  # (P, 1, T)
     to_re = g.op("Concat", inside[0], g.op("Neg", inside[1]), row[0], g.op("Neg", row[1]), axis=1)
     to_im = g.op("Concat", inside[1], inside[0], row[1], row[0], axis=1)

@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from aireprune.exports.onnx.chunks import (
-    Powers,
-    carry,
-    from_before,
-    join_time,
-    powers,
-    rotate,
-    split_time,
-    to_end,
-    toeplitz,
-)
+from aireprune.exports.onnx import chunks as chunked
 from aireprune.exports.onnx.graph import Graph
 from aireprune.exports.onnx.parts import array
 from aireprune.exports.onnx.states import States
@@ -44,11 +34,10 @@ def _modes(layer: S4DLayer) -> tuple[np.ndarray, np.ndarray]:
 def _step(g: Graph, u: str, layer: tuple[np.ndarray, np.ndarray, np.ndarray], states: States) -> str:
     lam, w, skip = layer
     channels, modes = lam.shape
-    re = g.weight("poles.re", np.concatenate([lam.real, lam.real], 1).astype(np.float32))
-    im = g.weight("poles.im", np.concatenate([-lam.imag, lam.imag], 1).astype(np.float32))
+    re, im = chunked.rotation(g, "poles", lam)
     drive = g.op("Unsqueeze", u, g.ints(2))
     unit = g.constant(np.repeat(np.array([1, 0], np.float32), modes))  # B is one in every mode
-    turned = rotate(g, states.before("state", (channels, 2 * modes)), re, im, modes)
+    turned = chunked.rotate(g, states.before("state", (channels, 2 * modes)), re, im, modes)
     x = states.after("state", g.op("Add", turned, g.op("Mul", drive, unit)))
     gains = g.weight("gains", np.concatenate([w.real, -w.imag], 1).astype(np.float32))
     y = g.op("ReduceSum", g.op("Mul", x, gains), g.ints(-1), keepdims=0)
@@ -57,28 +46,28 @@ def _step(g: Graph, u: str, layer: tuple[np.ndarray, np.ndarray, np.ndarray], st
 
 def _whole(g: Graph, u: str, lam: np.ndarray, w: np.ndarray, skip: np.ndarray) -> str:
     channels, modes = lam.shape
-    u, chunks = split_time(g, u, CHUNK)
+    u, chunks = chunked.split_time(g, u, CHUNK)
     rows = g.op("Transpose", g.reshape(u, -1, channels), perm=[1, 0])
     rows = g.reshape(rows, channels, -1, CHUNK)  # (H, M, T)
-    table = powers(g, "poles", lam, CHUNK)
-    end = g.op("Concat", *table.at(g, to_end(CHUNK)), axis=1)  # (H, 2N, T)
+    table = chunked.powers(g, "poles", lam, CHUNK)
+    end = g.op("Concat", *table.at(g, chunked.to_end(CHUNK)), axis=1)  # (H, 2N, T)
     ends = g.op("MatMul", rows, g.op("Transpose", end, perm=[0, 2, 1]))
-    before = carry(g, ends, table, chunks, (channels, modes))
+    before = chunked.carry(g, ends, table, chunks, (channels, modes))
     matrix = g.op("Concat", *_responses(g, table, w, skip), axis=1)  # (H, T + 2N, T)
     y = g.op("MatMul", g.op("Concat", rows, before, axis=-1), matrix)
-    return join_time(g, g.op("Transpose", g.reshape(y, channels, -1), perm=[1, 0]), chunks, channels)
+    return chunked.join_time(g, g.op("Transpose", g.reshape(y, channels, -1), perm=[1, 0]), chunks, channels)
 
 
-def _responses(g: Graph, table: Powers, w: np.ndarray, skip: np.ndarray) -> tuple[str, str]:
+def _responses(g: Graph, table: chunked.Powers, w: np.ndarray, skip: np.ndarray) -> tuple[str, str]:
     """What inputs (H, T, T) and the state before a chunk (H, 2N, T) add to its outputs; D is part of the former."""
     gains = [g.weight(name, part[..., None].astype(np.float32)) for name, part in (("w.re", w.real), ("w.im", w.imag))]
     kernel = g.op("ReduceSum", _times(g, gains, table.at(g, np.arange(CHUNK)))[0], g.ints(1), keepdims=0)  # (H, T)
     now = g.constant((np.arange(CHUNK) == 0).astype(np.float32))
     kernel = g.op("Add", kernel, g.op("Mul", g.weight("D", skip[:, None]), now))
-    lags = toeplitz(CHUNK)
+    lags = chunked.toeplitz(CHUNK)
     inside = g.op("Gather", kernel, g.constant(np.maximum(lags, 0)), axis=-1)
     inside = g.op("Mul", inside, g.constant((lags >= 0).astype(np.float32)))
-    re, im = _times(g, gains, table.at(g, from_before(CHUNK)))
+    re, im = _times(g, gains, table.at(g, chunked.from_before(CHUNK)))
     return inside, g.op("Concat", re, g.op("Neg", im), axis=1)
 
 

@@ -183,7 +183,7 @@
               y: (d) => d,
               frameAnchor: "left",
               textAnchor: "start",
-              dy: -7,
+              dy: -9,
               dx: 4,
               text: () => bound.name,
               fill: "var(--error)",

@@ -107,8 +107,14 @@
     return button;
   }
 
+  // A command in which lines break between words only, not behind the dash of an option.
+  function setCommand(code, text) {
+    code.replaceChildren(...text.split(" ").flatMap((word, i) => [i ? " " : "", h("span", {}, word)]));
+  }
+
   function codeLine(text) {
-    const code = h("code", {}, text);
+    const code = h("code", {});
+    setCommand(code, text);
     return h(
       "div",
       { class: "command" },
@@ -158,6 +164,7 @@
     shortNames,
     copyButton,
     codeLine,
+    setCommand,
     download,
     colour,
     onWidth,

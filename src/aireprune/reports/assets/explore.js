@@ -179,7 +179,7 @@
     const line = aire.codeLine("");
     const code = line.querySelector("code");
     const text = () => aire.planText(view.plan());
-    view.watch(() => (code.textContent = aire.command(view.plan(), view.model.plan.source ?? view.model.name)));
+    view.watch(() => aire.setCommand(code, aire.command(view.plan(), view.model.plan.source ?? view.model.name)));
     const save = h(
       "button",
       { type: "button", class: "main", id: "download", onclick: () => aire.download("plan.json", text()) },

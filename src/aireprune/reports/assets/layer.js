@@ -58,8 +58,8 @@
     const kept = view.kept[layer.number].length;
     const held = aire.percent(view.held(layer.number));
     const stays = view.planned
-      ? `${kept} of ${layer.counted} states stay, which hold ${held} of ${view.renewed ? "its squared Hankel values" : "its energy"}.`
-      : `${layer.counted} states.`;
+      ? `${aire.whole.format(kept)} of ${aire.whole.format(layer.counted)} states stay, which hold ${held} of ${view.renewed ? "its squared Hankel values" : "its energy"}.`
+      : `${aire.whole.format(layer.counted)} states.`;
     const modes =
       layer.modes > 1 ? ` A state is ${aire.whole.format(layer.modes)} modes; the pole of the slowest is shown.` : "";
     const error = view.error(layer.number);
@@ -162,7 +162,7 @@
     return [
       ...found,
       [view.method.prefix ? "prefix score" : "score", aire.number(score[state], 4)],
-      ["rank", `${rank[state]} of ${layer.states}`],
+      ["rank", `${aire.whole.format(rank[state])} of ${aire.whole.format(layer.states)}`],
     ];
   }
 

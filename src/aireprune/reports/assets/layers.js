@@ -49,7 +49,8 @@
       const kept = view.kept[layer.number];
       button.stale = false;
       button.setAttribute("aria-pressed", String(view.chosen === layer.number));
-      count.textContent = view.planned ? `${kept.length} of ${layer.counted}` : `${layer.counted} states`;
+      const all = aire.whole.format(layer.counted);
+      count.textContent = view.planned ? `${aire.whole.format(kept.length)} of ${all}` : `${all} states`;
       bar.style.width = `${(100 * kept.length) / Math.max(layer.states, 1)}%`;
       aire.drawDisc(canvas, layer, view.scale, {
         kept: aire.marked(layer.states, view.renewed ? [] : kept),

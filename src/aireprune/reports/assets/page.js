@@ -141,7 +141,7 @@
         aire.section(
           "shares",
           "What each layer keeps",
-          `Share of states that stay in each layer as the ratio of the whole model grows. The dotted diagonal would be the same share of each${view.planned ? "; the dashed line is this plan" : ""}.`,
+          `Share of states that stay in each layer as the ratio of the whole model grows. ${aire.profileLegend(layers.length)}${view.planned ? "; the dashed line is this plan" : ""}.`,
           aire.figure("", "", profile),
         ),
       );

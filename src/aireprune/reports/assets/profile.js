@@ -3,6 +3,12 @@
 (function (aire) {
   const LINES = 12; // layers drawn as lines
 
+  // What the dotted diagonal of so many lines means, or the colours of a map.
+  const legend = (count) =>
+    count > LINES
+      ? "The stronger its colour, the more of a layer stays"
+      : "The dotted diagonal would be the same share of each";
+
   // What each layer keeps as the ratio of the whole model grows: {ratios, shares: [layer][ratio], names, mark: ratio or null}.
   function profileChart(read, label) {
     return aire.chart((width) => {
@@ -104,5 +110,5 @@
     }, label);
   }
 
-  Object.assign(aire, { profileChart });
+  Object.assign(aire, { profileChart, profileLegend: legend });
 })((globalThis.aire ??= {}));

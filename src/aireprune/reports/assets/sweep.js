@@ -281,7 +281,7 @@
         aire.section(
           "profile",
           "What each layer keeps",
-          "One ranking over all layers takes more from some layers than from others; the dotted diagonal would be the same share of each. The dashed line is the safe ratio.",
+          `One ranking over all layers takes more from some layers than from others. ${aire.profileLegend(names.length)}; the dashed line is the safe ratio.`,
           h("label", { class: "pick", for: "profiled" }, "Variant ", pick),
           aire.figure("", "", profile),
         ),
