@@ -12,8 +12,9 @@ from aireprune.method.evidence import Evidence
 from aireprune.method.reductions import find_reduction, hankel_scores
 from aireprune.method.rows import shorten_rows
 from aireprune.pruning.plan import LayerPlan, Plan
-from aireprune.pruning.request import Request
+from aireprune.pruning.request import Job, Request
 from aireprune.pruning.selective import require_heads, selective_scores
+from aireprune.pruning.source import Source
 
 LTI_ONLY = ("refit", "balanced")
 
@@ -87,3 +88,12 @@ def layer_hankel_scores(found: Found, horizon: int | None = None, evidence: Evid
         values = hankel_scores(family.system(layer, found.arrays), covariance, horizon)
         scores.append(np.bincount(family.members(layer).ravel(), values.ravel(), minlength=layer.states))
     return scores
+
+
+def plan_of(source: Source, job: Job, evidence: Evidence) -> Plan:
+    """The plan that was given, checked, or a new one."""
+    if job.plan is None:
+        assert job.request is not None
+        return make_plan(source, job.request, evidence, source.origin)
+    job.plan.check(source)
+    return replace(job.plan, source=source.origin or job.plan.source).named_after(source.layers)

@@ -34,7 +34,7 @@ from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.measuring import Measured, measure
 from aireprune.pruning.outcome import Outcome
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.planning import LTI_ONLY, check_reduction, make_plan
+from aireprune.pruning.planning import LTI_ONLY, check_reduction, plan_of
 from aireprune.pruning.request import Job
 from aireprune.pruning.rows import row_notes, with_short_rows
 from aireprune.pruning.selective import with_measured_errors
@@ -95,7 +95,7 @@ def prune_module(
 def _prune_module(source: ModuleSource, job: Job, measured: Measured | None, report: Report) -> Pruned:
     check_job(source, job)
     known = measured or measure(source, job, read_calibration(source, job.calibration))
-    plan = decide(source, job, known.evidence)
+    plan = plan_of(source, job, known.evidence)
     surgery = operate(source, plan, known.evidence, job.mask)
     check_damage(surgery, plan, job, known.evidence)
     plan = with_measured_errors(surgery.certified(plan), surgery.projections, known.subject, known.inputs)
@@ -147,7 +147,7 @@ def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: boo
     if given is None and (source.becomes_own(target) or job.calibration is not None):
         return _through_the_model(source, target, job, overwrite, report)
     evidence = job.evidence if given is None else measured_on_layers(source, job, given)
-    plan = decide(source, job, evidence)
+    plan = plan_of(source, job, evidence)
     surgery = operate(source, plan, evidence, job.mask)
     check_damage(surgery, plan, job, evidence)
     plan = source.with_diagonal_errors(surgery.certified(plan))
@@ -176,12 +176,12 @@ def _prune_from_file(
     lessons = read_recovery(source, job)
     source = settled_by_inputs(source, lambda: inputs)
     if inputs is None:
-        job = replace(job, request=None, plan=decide(source, job, job.evidence))
+        job = replace(job, request=None, plan=plan_of(source, job, job.evidence))
     config = None if source.builder is None else source.config  # a stranger's module says little about itself
     module = open_module(source.build(), config, job.units, source.origin)
     known = replace(measure(module, job, inputs), lessons=lessons)
     if job.plan is None:
-        job = replace(job, request=None, plan=decide(source, job, known.evidence))
+        job = replace(job, request=None, plan=plan_of(source, job, known.evidence))
     done = prune_module(module, job, known, target, report)
     assert done.model is not None
     plan = source.with_diagonal_errors(done.plan.named_after(source.layers))
@@ -247,7 +247,7 @@ def _fitted_folder(source: FileSource, target: Path, job: Job, report: Report) -
     with streamed.stream.running():
         known = measure(streamed, job, inputs, streamed.stream.loaded)
         assert known.subject is not None
-        plan, subject = decide(source, job, known.evidence), known.subject
+        plan, subject = plan_of(source, job, known.evidence), known.subject
         surgery = operate(source, plan, known.evidence, job.mask)
         check_damage(surgery, plan, job, known.evidence)
         plan = with_measured_errors(surgery.certified(plan), surgery.projections, subject, inputs)
@@ -279,7 +279,7 @@ def plan_job(source: Source, job: Job) -> Pruned:
     """The plan that a settled job makes; nothing is pruned. A reduction nobody named is tried out, as it may not suit."""
 
     def run(settled: Job) -> Pruned:
-        plan = decide(source, settled, settled.evidence)
+        plan = plan_of(source, settled, settled.evidence)
         if settled.request is not None and settled.request.fallback:
             check_damage(operate(source, plan, settled.evidence), plan, settled, settled.evidence)
         return Pruned(plan, source.notices)
@@ -296,12 +296,3 @@ def check_job(source: Source, job: Job) -> None:
         check_editable(source.module, source.layers, linear=job.reduce in LTI_ONLY)
         if job.reduce == "projected":
             check_projectable(source.module, source.layers)
-
-
-def decide(source: Source, job: Job, evidence: Evidence) -> Plan:
-    """The plan that was given, checked, or a new one."""
-    if job.plan is None:
-        assert job.request is not None
-        return make_plan(source, job.request, evidence, source.origin)
-    job.plan.check(source)
-    return replace(job.plan, source=source.origin or job.plan.source).named_after(source.layers)
