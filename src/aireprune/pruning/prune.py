@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from aireprune.errors import AireError
 from aireprune.files.shards import check_disk
 from aireprune.files.writing.atomic import refuse_existing
-from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
 from aireprune.pruning.calibrating import (
