@@ -42,6 +42,7 @@ def generate(model: nn.Module, tokens: Tensor, request: GenerateRequest) -> Gene
     texts = _texts(tokens)
     decoder, sampler = decoder_for(model, len(texts), request.weights), Sampler(request)
     stop, fill = _stop(model, request)
+    stop = stop.to(texts.device)
     running, found = torch.ones(len(texts), dtype=torch.bool, device=texts.device), [texts]
     logits = decoder.prefill(texts)
     for number in range(request.max_new_tokens):
@@ -65,10 +66,9 @@ def _texts(tokens: Tensor) -> Tensor:
         raise AireError(
             f"tokens are integers of shape (batch, length) or (length,); found {tuple(tokens.shape)} of {tokens.dtype}."
         )
-    texts = tokens.long().reshape(-1, tokens.shape[-1])
-    if not texts.numel():
+    if not tokens.numel():
         raise AireError("There are no tokens to go on from: give at least one, such as the one that begins a text.")
-    return texts
+    return tokens.long().reshape(-1, tokens.shape[-1])
 
 
 def _stop(model: Any, request: GenerateRequest) -> tuple[Tensor, int]:
