@@ -18,9 +18,12 @@ def how_to_load(source: FileSource, target: Path, plan: Plan, mask: bool) -> str
     from aireprune.families.mamba2 import is_projected
     from aireprune.files.urls import as_url
     from aireprune.pruning.surgery import stored_sizes
+    from aireprune.pruning.targets import find_target
 
     if (url := as_url(target)) is not None:
         return f'Load it: aireprune.load("{url}")'
+    if plan.target is not None:
+        return f"Load it: {find_target(plan.target).load.format(out=target)}"
     sizes = stored_sizes(source.layers, plan, mask)
     projected = plan.reduce == "projected" or any(map(is_projected, source.layers))
     if source.writes_own(target) or projected:  # stock code knows no projections

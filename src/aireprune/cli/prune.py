@@ -64,6 +64,7 @@ class Choices:
     round_to: int = 1
     reduce: str = AUTO
     allocate: str = "scores"
+    target: str | None = None
 
     @property
     def given(self) -> list[str]:
@@ -112,6 +113,7 @@ def prune(
     epsilon: flags.Epsilon = 0.0,
     horizon: Horizon = None,
     seed: Seed = 0,
+    target: flags.Target = None,
     layout: flags.Layout = AUTO,
     granularity: Granularity = "mode",
     round_to: flags.RoundTo = 1,
@@ -163,6 +165,7 @@ def prune(
         round_to=round_to,
         reduce=reduce,
         allocate=allocate,
+        target=target,
     )
     _check(choices, plan, max_drop, task is not None or text is not None)
     if dry_run:
@@ -257,9 +260,11 @@ def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bo
     """Whatever can be known to fail fails before minutes of work."""
     from aireprune.files.writing.atomic import refuse_existing
     from aireprune.pruning.calibrating import read_calibration, read_layer_inputs, read_recovery
+    from aireprune.pruning.fitting import check_output
     from aireprune.pruning.prune import check_job
 
     refuse_existing(target, overwrite)
+    check_output(job, source.writes_own(target))
     check_job(source, job)
     read_calibration(source, job.calibration)
     read_recovery(source, job)

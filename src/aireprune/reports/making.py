@@ -14,7 +14,18 @@ from aireprune.pruning.plan import Plan
 from aireprune.reports.document import Making
 
 LIBRARIES = ("aireprune", "numpy", "torch", "safetensors")
-SETTINGS = ("method", "reduce", "min_states", "epsilon", "horizon", "seed", "layout", "granularity", "round_to")
+SETTINGS = (
+    "method",
+    "reduce",
+    "min_states",
+    "epsilon",
+    "horizon",
+    "seed",
+    "layout",
+    "granularity",
+    "round_to",
+    "target",
+)
 DEFAULTS: Mapping[str, Any] = {
     "min_states": 1,
     "epsilon": 0.0,
@@ -22,6 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
     "seed": 0,
     "granularity": "mode",
     "round_to": 1,
+    "target": None,
 }
 
 
