@@ -135,7 +135,7 @@ def prune(
 
     Give --ratio, --threshold, --plan, or --max-drop with --task or --text. The original is never touched, and OUT
     appears whole or not at all. An OUT without a suffix makes a folder in our own format (config.json,
-    model.safetensors, plan.json) from a single file. --task or --text judge the full and the pruned model.
+    model.safetensors, plan.json) from a single file that has one. --task or --text judge the full and the pruned model.
     """
     handling = Handling(
         mask=mask,
@@ -258,12 +258,14 @@ def _at_ratio(job: Job, ratio: float) -> Job:
 
 def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bool) -> None:
     """Whatever can be known to fail fails before minutes of work."""
+    from aireprune.files.single import refuse_shared
     from aireprune.files.writing.atomic import refuse_existing
     from aireprune.pruning.calibrating import read_calibration, read_layer_inputs, read_recovery
     from aireprune.pruning.fitting import check_output
     from aireprune.pruning.prune import check_job
 
     refuse_existing(target, overwrite)
+    refuse_shared(target)
     check_output(job, source.writes_own(target))
     check_job(source, job)
     read_calibration(source, job.calibration)

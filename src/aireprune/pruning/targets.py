@@ -136,8 +136,8 @@ TARGETS: dict[str, Target] = {
             sources=(
                 "vllm-project/vllm csrc/mamba/mamba_ssm/selective_scan_fwd.cu: state dimension <= 256",
                 "vllm-project/vllm vllm/model_executor/layers/mamba/mamba_utils.py: one state_size gives every cache",
-                "flashinfer-ai/flashinfer include/flashinfer/mamba/kernel_selective_state_update_stp.cuh: DSTATE / 32 states "
-                "a thread; older versions have 64, 128 and 256 alone",
+                "flashinfer-ai/flashinfer include/flashinfer/mamba/kernel_selective_state_update_stp.cuh: DSTATE / 32 "
+                "states a thread; older versions have 64, 128 and 256 alone",
             ),
             on_gpu={"mamba2": (tuple(range(32, 257, 32)), "with its FlashInfer kernels; its own take any size")},
         ),
