@@ -50,6 +50,10 @@ def _stock(source: FileSource, target: Path) -> str:
     """A single file, as its own code loads it."""
     if source.kind == "flax":
         return f'flax.serialization.msgpack_restore(open("{target}", "rb").read())'
+    if source.kind == "orbax":
+        return f'orbax.checkpoint.PyTreeCheckpointer().restore("{target}")'
+    if source.kind == "npz":
+        return f'numpy.load("{target}")'
     if source.kind == "safetensors":
         return f'model.load_state_dict(safetensors.torch.load_file("{target}"))'
     from aireprune.files.single import SingleCheckpoint

@@ -258,14 +258,13 @@ def _at_ratio(job: Job, ratio: float) -> Job:
 
 def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bool) -> None:
     """Whatever can be known to fail fails before minutes of work."""
-    from aireprune.files.single import refuse_shared
     from aireprune.files.writing.atomic import refuse_existing
     from aireprune.pruning.calibrating import read_calibration, read_layer_inputs, read_recovery
     from aireprune.pruning.fitting import check_output
     from aireprune.pruning.prune import check_job
 
     refuse_existing(target, overwrite)
-    refuse_shared(target)
+    source.check_copy(target)
     check_output(job, source.writes_own(target))
     check_job(source, job)
     read_calibration(source, job.calibration)

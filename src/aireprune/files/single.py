@@ -24,6 +24,7 @@ KINDS = {
     ".ckpt": "torch",
     ".bin": "torch",
     ".msgpack": "flax",
+    ".npz": "npz",
 }
 
 

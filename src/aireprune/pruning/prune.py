@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.errors import AireError
-from aireprune.files.single import refuse_shared
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
@@ -116,7 +115,7 @@ def prune_checkpoint(
     report: told of every layer of a large folder that is calibrated, and of how far a recovery is.
     """
     refuse_existing(target, overwrite)
-    refuse_shared(target)
+    source.check_copy(target)
     check_output(job, source.writes_own(target))
     source, job = settle(source, job, own=source.writes_own(target))
     done = _or_plainly(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))

@@ -19,8 +19,9 @@ from aireprune.families.s4d_packed import PACKED_ROWS, packed_edits, unpack
 from aireprune.files import open_checkpoint
 from aireprune.files.base import Checkpoint
 from aireprune.files.folder import FolderCheckpoint
+from aireprune.files.gguf.checkpoint import READ_ONLY
 from aireprune.files.shards import ShardWork
-from aireprune.files.single import KINDS
+from aireprune.files.single import KINDS, refuse_shared
 from aireprune.files.sizes import resized_config, with_plain_size
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.selective import projected_from
@@ -113,6 +114,13 @@ class FileSource(Source):
         """Whether a copy at `target` is in our own format."""
         return self.is_own or self.becomes_own(target)
 
+    def check_copy(self, target: Path) -> None:
+        """Raise if no copy can stand at `target`, as far as that is known beforehand."""
+        if self.kind == "gguf":
+            raise AireError(f"{self.name} {READ_ONLY}.")
+        if self.is_file:
+            refuse_shared(target)
+
     def apply(self, surgery: Surgery) -> EditedFile:
         """A copy of the same kind, ready to be written."""
         edits = dict(surgery.edits)
@@ -148,6 +156,8 @@ class FileSource(Source):
 
     def build(self) -> nn.Module:
         """The model that the checkpoint holds, in evaluation mode."""
+        if self.kind == "gguf":
+            raise AireError(f"{self.name} {READ_ONLY}.")
         if self.builder is None:
             from aireprune.models.build import build_model
 

@@ -119,7 +119,10 @@ class OldContainer:
     def __init__(self, path: Path) -> None:
         table = TensorTable()
         with open_plain(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            magic, place = _run(data, 0)
+            try:
+                magic, place = _run(data, 0)
+            except UnknownNameError:  # a pickle of something else
+                magic, place = None, 0
             if magic != MAGIC:
                 raise AireError(f"{path} is {PICKLE}.")
             _, place = _run(data, place)
