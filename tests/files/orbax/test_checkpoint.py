@@ -80,15 +80,20 @@ def test_bfloat16_stays(saved: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_not_whole(saved: Path, tmp_path: Path) -> None:
+    from flax.serialization import msgpack_restore
+    from flax.training import checkpoints
+
+    tree = msgpack_restore((GOLDEN / f"{NAME}.msgpack").read_bytes())
+    large = np.random.default_rng(0).standard_normal((300, 300))  # too large to stand among the names
+    checkpoints.save_checkpoint(tmp_path / "run", {**tree, "large": large}, 1)
     for missing in ("_METADATA", "manifest.ocdbt", "ocdbt.process_0", "d"):
-        broken = tmp_path / f"without {missing}"  # Orbax remembers what it read under a name
-        shutil.copytree(saved, broken)
-        gone = broken / missing
+        here = tmp_path / missing.replace(".", " ")
+        shutil.copytree(tmp_path / "run" / "checkpoint_1", here / "broken")
+        gone = here / "broken" / missing
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
         with pytest.raises(AireError, match="Orbax checkpoint"):
-            aireprune.prune_file(broken, tmp_path / "out", config=Golden(NAME).config, ratio=0.5)
-        assert [path.name for path in tmp_path.iterdir()] == [broken.name]
-        shutil.rmtree(broken)
+            aireprune.prune_file(here / "broken", here / "out", config=Golden(NAME).config, ratio=0.5)
+        assert [path.name for path in here.iterdir()] == ["broken"]
 
 
 def test_the_folder_around_one(saved: Path, tmp_path: Path) -> None:

@@ -51,9 +51,7 @@ class OrbaxCheckpoint:
         if not (path / MARKS[0]).is_file():
             found = f": name {path / inner[0]}, which is in it" if inner else ", or files of it are missing"
             raise AireError(f"{path} is no whole Orbax checkpoint (it has no {MARKS[0]}){found}.")
-        with self._explained():
-            tree = self._reader.metadata(path.resolve()).item_metadata.tree
-        leaves = {keys: leaf for keys, leaf in _leaves(tree) if getattr(leaf, "shape", None)}
+        leaves = {keys: leaf for keys, leaf in _leaves(self._described()) if getattr(leaf, "shape", None)}
         self._dropped = sorted({str(keys[0]) for keys in leaves if keys[0] in OPTIMISER})
         kept = ((keys, tuple(leaf.shape)) for keys, leaf in leaves.items() if keys[0] not in OPTIMISER)
         self._names = named(path, "arrays", kept)
@@ -112,12 +110,19 @@ class OrbaxCheckpoint:
     def _reader(self) -> Any:
         return self._orbax.PyTreeCheckpointer()
 
+    def _described(self) -> Any:
+        """The tree with shapes and types in place of values."""
+        with self._explained():
+            found = self._reader.metadata(self.path.resolve()).item_metadata
+            if found is None:
+                raise ValueError("files that say where its arrays are cannot be read")
+            return found.tree
+
     @cached_property
     def _tree(self) -> Any:
         """All values, read once."""
         with self._explained():
-            wanted = self._reader.metadata(self.path.resolve()).item_metadata.tree
-            types = _mapped(wanted, lambda _: self._orbax.RestoreArgs(restore_type=np.ndarray))
+            types = _mapped(self._described(), lambda _: self._orbax.RestoreArgs(restore_type=np.ndarray))
             return self._reader.restore(self.path.resolve(), restore_args=types)
 
     @contextmanager
@@ -131,7 +136,7 @@ class OrbaxCheckpoint:
         except Exception as problem:
             first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
             raise AireError(
-                f"{self.path} is an Orbax checkpoint that is damaged or not whole: {shown(first, 200)}"
+                f"{self.path} is an Orbax checkpoint that is damaged or not whole: {shown(first.rstrip('.'), 200)}."
             ) from None
 
 
