@@ -71,6 +71,14 @@ def test_by_its_content_whatever_it_is_called(archive: Path, tmp_path: Path) -> 
         assert open_checkpoint(tmp_path / name).kind == "npz"
 
 
+def test_what_compression_makes_larger(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 256, 100_000, np.uint8)
+    np.savez_compressed(tmp_path / "x.npz", w=values)
+    (entry,) = zipfile.ZipFile(tmp_path / "x.npz").infolist()
+    assert entry.compress_size >= values.nbytes
+    np.testing.assert_array_equal(open_checkpoint(tmp_path / "x.npz")["w"], values)
+
+
 def bomb() -> bytes:
     """An archive of a megabyte that unpacks to a gigabyte of zeros."""
     header = io.BytesIO()

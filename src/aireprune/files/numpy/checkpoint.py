@@ -73,7 +73,7 @@ class NpzFile:
         total = 0
         with open_plain(self.path) as source, zipfile.ZipFile(target, "w") as out:
             for name, (_, stored) in self._arrays.items():
-                data = unpack(self.path, source, stored.record, stored.record.size)
+                data = self._unpacked(source, stored)
                 shape = stored.shape
                 if name in edits:
                     where = f"{self.path}: array {shown(name)}"
@@ -124,7 +124,10 @@ class NpzFile:
 
     def _read(self, file: BinaryIO, name: str) -> np.ndarray:
         stored = self._arrays[name][1]
-        return self._values(stored, unpack(self.path, file, stored.record, stored.record.size), name)
+        return self._values(stored, self._unpacked(file, stored), name)
+
+    def _unpacked(self, file: BinaryIO, stored: Stored) -> bytes:
+        return unpack(self.path, file, stored.record, max(stored.record.size, stored.record.packed))
 
     def _values(self, stored: Stored, data: bytes, name: str) -> np.ndarray:
         if stored.dtype.kind not in NUMBERS:
