@@ -22,8 +22,8 @@ def how_to_load(source: FileSource, target: Path, plan: Plan, mask: bool) -> str
 
     if (url := as_url(target)) is not None:
         return f'Load it: aireprune.load("{url}")'
-    if plan.target is not None:
-        return f"Load it: {find_target(plan.target).load.format(out=target)}"
+    if plan.target is not None and (load := find_target(plan.target).load) is not None:
+        return f"Load it: {load.format(out=target)}"
     sizes = stored_sizes(source.layers, plan, mask)
     projected = plan.reduce == "projected" or any(map(is_projected, source.layers))
     if source.writes_own(target) or projected:  # stock code knows no projections

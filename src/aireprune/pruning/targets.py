@@ -69,7 +69,8 @@ class Target:
 
     families: those it has, with the sizes of their layers. one_size: all layers of a model have one. reads: the kinds of
     checkpoints that become something for it. model_types: of transformers' models, those alone. on_gpu: by family, sizes
-    that are needed beyond `families` for some of its kernels, and which ones. load: what to do with the result.
+    that are needed beyond `families` for some of its kernels, and which ones. load: what to do with the result, if that
+    is not what its kind of file asks for anyway.
     """
 
     name: str
@@ -77,8 +78,8 @@ class Target:
     families: Mapping[str, Sizes]
     one_size: bool
     reads: tuple[str, ...]
-    load: str
     sources: tuple[str, ...]
+    load: str | None = None
     model_types: tuple[str, ...] = ()
     on_gpu: Mapping[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
 
@@ -109,7 +110,6 @@ TARGETS: dict[str, Target] = {
             families={"mamba": Sizes(most=256), "mamba2": Sizes(power=16, strict=False)},
             one_size=True,
             reads=(MAMBA_SSM, TORCH),
-            load='MambaLMHeadModel.from_pretrained("{out}")',
             sources=(
                 "state-spaces/mamba csrc/selective_scan/selective_scan.cpp: state dimension <= 256",
                 "state-spaces/mamba mamba_ssm/ops/triton/ssd_chunk_scan.py: BLOCK_SIZE_DSTATE = "
@@ -123,7 +123,6 @@ TARGETS: dict[str, Target] = {
             families=SELECTIVE,
             one_size=True,
             reads=(TRANSFORMERS,),
-            load='AutoModelForCausalLM.from_pretrained("{out}")',
             sources=("huggingface/transformers models/mamba/configuration_mamba.py: one state_size",),
         ),
         Target(
@@ -186,7 +185,6 @@ TARGETS: dict[str, Target] = {
             families={"s5": ANY},
             one_size=True,
             reads=(FLAX,),
-            load='flax.serialization.msgpack_restore(open("{out}", "rb").read())',
             sources=("lindermanlab/S5 s5/train.py: one ssm_size_base makes every layer",),
         ),
         Target(
@@ -195,7 +193,6 @@ TARGETS: dict[str, Target] = {
             families={"s5": ANY},
             one_size=False,
             reads=(TORCH,),
-            load='model.load_state_dict(torch.load("{out}"))',
             sources=("i404788/s5-pytorch s5/s5_model.py: state_width of every S5 module",),
         ),
     )
