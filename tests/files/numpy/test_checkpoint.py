@@ -79,6 +79,16 @@ def test_what_compression_makes_larger(tmp_path: Path) -> None:
     np.testing.assert_array_equal(open_checkpoint(tmp_path / "x.npz")["w"], values)
 
 
+def broken_stream() -> bytes:
+    """A compressed array whose first bytes are no stream of zlib."""
+    written = io.BytesIO()
+    np.savez_compressed(written, w=np.ones(50))
+    data = bytearray(written.getvalue())
+    start = data.index(b"w.npy") + len(b"w.npy") + int.from_bytes(data[28:30], "little")
+    data[start : start + 8] = b"\xff" * 8
+    return bytes(data)
+
+
 def bomb() -> bytes:
     """An archive of a megabyte that unpacks to a gigabyte of zeros."""
     header = io.BytesIO()
@@ -108,6 +118,8 @@ def test_what_is_broken_or_hostile(tmp_path: Path) -> None:
         (data[: len(data) // 2], "damaged or truncated"),
         (pickled.getvalue(), "holds Python objects .* could run code; .*flatten_dict"),
         (short.getvalue(), "array w of shape .* is not whole"),
+        (data.replace(b"'fortran_order'", b"('ortran_order'"), "array . cannot be read"),
+        (broken_stream(), "array w cannot be read"),
         (other.getvalue(), "arrays and readme.txt; expected arrays"),
         (b"PK\5\6" + bytes(18), "holds no arrays"),
         (bomb(), r"claims to hold 1,073,741,952 once it is unpacked"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -106,12 +107,12 @@ class NpzFile:
 
     def _stored(self, file: BinaryIO, record: Record) -> Stored:
         name = shown(record.name.removesuffix(".npy"))
-        head = io.BytesIO(_head(file, record))
         try:
+            head = io.BytesIO(_head(file, record))
             version = npy.read_magic(head)
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, fortran, dtype = read(head)
-        except (ValueError, EOFError, TypeError, MemoryError, RecursionError, zlib.error):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, zlib.error, tokenize.TokenError):
             raise AireError(f"{self.path} is damaged or truncated: array {name} cannot be read.") from None
         if dtype.hasobject:
             raise AireError(
