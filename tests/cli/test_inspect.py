@@ -30,3 +30,27 @@ def test_columns_that_say_nothing_are_left_out(aire):
     assert heads.split() == ["layer", "states", "margin", "1-|λ|", "memory", "energy"]
     assert "%  █" in first
     assert len(first) <= 80
+
+
+def test_a_gguf_file_is_inspected_and_not_pruned(aire, refused, tmp_path, capsys):
+    pytest.importorskip("gguf")
+    pytest.importorskip("transformers")
+    from foreign_models import transformers_model
+
+    import aireprune
+
+    aireprune.export(transformers_model("Mamba", hidden_size=64, state_size=6), tmp_path / "model.gguf")
+    capsys.readouterr()
+    code, out, err = aire("inspect", tmp_path / "model.gguf")
+    assert code == 0, err
+    assert "mamba (gguf), 3 layers, 18 states" in out
+    assert "a GGUF file is not changed here" in err
+    refused(tmp_path / "model.gguf", "prune the folder that it was made from", suffix=".gguf")
+
+
+def test_broken_archives_and_folders_end_in_one_sentence(refused, tmp_path):
+    (tmp_path / "half.npz").write_bytes(b"PK\x03\x04" + bytes(50))
+    refused(tmp_path / "half.npz", "damaged or truncated", suffix=".npz")
+    (tmp_path / "checkpoint_1").mkdir()
+    (tmp_path / "checkpoint_1" / "manifest.ocdbt").write_bytes(b"x")
+    refused(tmp_path / "checkpoint_1", "no whole Orbax checkpoint (it has no _METADATA), or files of it are missing")

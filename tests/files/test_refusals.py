@@ -17,12 +17,6 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12
 LEVELDB = bytes(100) + bytes.fromhex("57fb808b247547db")
 
 
-def npz():
-    file = io.BytesIO()
-    np.savez(file, params=np.ones(3))
-    return file.getvalue()
-
-
 def archive(*names):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as written:
@@ -55,12 +49,11 @@ def torchscript():
         ("saved_model.pb", b"\x08\x01", "TensorFlow graph"),
         ("model.gguf", b"GGUF\x03\0\0\0", "GGUF file"),
         ("model.bin", b"GGUF\x03\0\0\0", "GGUF file"),
-        ("params.npz", npz(), "NumPy file; .* safetensors.numpy.save_file"),
-        ("params.pt", npz(), "NumPy file"),
         ("params.npy", b"\x93NUMPY\1\0", "NumPy file"),
         ("model.pt", torchscript(), "TorchScript archive, a program; .* state_dict"),
         ("model.pkl", pickle.dumps({"a": 1}), "Python pickle, .* could run code"),
         ("model.pt", pickle.dumps({"a": 1}), "Python pickle, .* could run code"),
+        ("params.pkl", pickle.dumps({"params": {"B": np.ones(3)}}), "Python pickle, .* flax.serialization.to_bytes"),
         ("model.pt", archive("readme.txt"), "zip archive but not a file of torch.save: it holds readme.txt"),
         ("model.pt", b"\x1f\x8b\x08", "compressed archive"),
         ("model.onnx", b"\x08\x07", "ONNX graph"),

@@ -219,3 +219,17 @@ def test_arrays_of_a_module_in_bfloat16_and_gradients_after_pruning():
     assert all(p.grad is not None for p in pruned.parameters())
     half = model.to(torch.bfloat16)
     assert ModuleArrays(half)["encoder.weight"].dtype == np.float32
+
+
+def test_layers_of_several_sizes_are_initialised() -> None:
+    """As layers of one size are: the poles of a layer are those of a model in which all layers are as large."""
+
+    def poles(layer: int, **sizes: object) -> np.ndarray:
+        model = initialize(S5Model(S5Config(d_input=2, d_output=3, h=4, layers=3, blocks=2, **sizes)))
+        return np.asarray(model.layers[layer].seq.Lambda_im.detach())
+
+    varied = {"n": 16, "states": (8, 4, 3)}
+    np.testing.assert_array_equal(poles(0, **varied), poles(0, n=16))
+    np.testing.assert_array_equal(poles(1, **varied), poles(0, n=8))
+    assert len(np.unique(np.round(poles(2, **varied), 5))) == 3  # 3 modes are one block
+    assert len(np.unique(np.round(poles(1, **varied), 5))) == 2

@@ -113,6 +113,7 @@ def plan(
     granularity (S4D): 'mode', every channel chooses its own, or 'state', one index for all channels.
     state_axis: 'NAME=AXIS' of tensors that no family knows but that lie along the states ('NAME=none': they do not).
     round_to=1: round the states kept in every layer (and group) up to a multiple.
+    target: the engine that the result is made for, which decides on layout and rounding (docs/targets.md).
     reduce: 'truncate' (kept states stay as they are), 'refit' (they get the H2-optimal readout) or 'balanced' (balanced
     truncation, which ranks its new states by squared Hankel singular values; method 'aire' only). S5, LRU and S4D, for
     which 'balanced' is the default; the paper's way is method='aire', reduce='truncate'. Mamba-2, from measured moments:
@@ -187,7 +188,8 @@ def calibrate(full: nn.Module, reduced: nn.Module, inputs: InputSource, count: i
 
 def prune_file(
     source: str | Path | Checkpoint,
-    target: str | Path,
+    out: str | Path,
+    /,
     plan: Plan | None = None,
     *,
     overwrite: bool = False,
@@ -197,13 +199,13 @@ def prune_file(
 ) -> Plan:
     """Prune a checkpoint on disk into a new one of the same kind, without building the model; returns the plan applied.
 
-    A target without a suffix, for a source that is a single file, becomes a folder in our own format; that builds the
-    model, and so does calibration. The choices are those of `prune`; a recovery that was interrupted goes on where it
-    stopped if it is asked for again. layer_inputs: a folder with one array (n, L, h) per
+    An output without a suffix, for a source that is a single file with one, becomes a folder in our own format; that
+    builds the model, and so does calibration. The choices are those of `prune`; a recovery that was interrupted goes on
+    where it stopped if it is asked for again. layer_inputs: a folder with one array (n, L, h) per
     linear layer, NAME.npy, to calibrate layers with where no model can be built.
     """
     job = make_job(plan, choices)
-    done = prune_checkpoint(open_file(source, config, job.units, module), Path(target), job, overwrite)
+    done = prune_checkpoint(open_file(source, config, job.units, module), Path(out), job, overwrite)
     tell(done.notices)
     return done.plan
 

@@ -18,6 +18,12 @@ def methods(incomplete: str) -> list[str]:
     return _starting(incomplete, METHODS)
 
 
+def targets(incomplete: str) -> list[str]:
+    from aireprune.pruning.targets import TARGETS
+
+    return _starting(incomplete, TARGETS)
+
+
 def tasks(incomplete: str) -> list[str]:
     from aireprune.tasks import TASKS
 

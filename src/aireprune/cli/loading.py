@@ -17,9 +17,12 @@ def how_to_load(source: FileSource, target: Path, plan: Plan, mask: bool) -> str
     from aireprune.files.urls import as_url
     from aireprune.pruning.companions import folder_call
     from aireprune.pruning.surgery import stored_sizes
+    from aireprune.pruning.targets import find_target
 
     if (url := as_url(target)) is not None:
         return f'Load it: aireprune.load("{url}")'
+    if plan.target is not None and (load := find_target(plan.target).load) is not None:
+        return f"Load it: {load.format(out=target)}"
     if source.kind == "huggingface":
         return f"Load it: {folder_call(source, str(target), plan, mask)}"
     sizes = stored_sizes(source.layers, plan, mask)
@@ -35,6 +38,10 @@ def _stock(source: FileSource, target: Path) -> str:
     """A single file, as its own code loads it."""
     if source.kind == "flax":
         return f'flax.serialization.msgpack_restore(open("{target}", "rb").read())'
+    if source.kind == "orbax":
+        return f'orbax.checkpoint.PyTreeCheckpointer().restore("{target}")'
+    if source.kind == "npz":
+        return f'numpy.load("{target}")'
     if source.kind == "safetensors":
         return f'model.load_state_dict(safetensors.torch.load_file("{target}"))'
     from aireprune.files.single import SingleCheckpoint

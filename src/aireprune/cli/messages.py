@@ -67,6 +67,7 @@ SAME = (
     "state_axis",
     "states",
     "step",
+    "target",
     "task",
     "text",
     "threads",

@@ -13,7 +13,7 @@ Checkpoint = Annotated[
     Path,
     typer.Argument(
         metavar="CKPT",
-        help="Checkpoint: a folder, a .msgpack, .safetensors, .pt, .pth, .ckpt or .bin file, or zoo:NAME (`aire zoo`).",
+        help="Checkpoint: a folder, a .msgpack, .safetensors, .pt, .pth, .ckpt, .bin or .npz file, zoo:NAME (`aire zoo`).",
         autocompletion=completing.checkpoints,
     ),
 ]

@@ -64,6 +64,7 @@ class Choices:
     round_to: int = 1
     reduce: str = AUTO
     allocate: str = "scores"
+    target: str | None = None
 
     @property
     def given(self) -> list[str]:
@@ -112,6 +113,7 @@ def prune(
     epsilon: flags.Epsilon = 0.0,
     horizon: Horizon = None,
     seed: Seed = 0,
+    target: flags.Target = None,
     layout: flags.Layout = AUTO,
     granularity: Granularity = "mode",
     round_to: flags.RoundTo = 1,
@@ -133,7 +135,7 @@ def prune(
 
     Give --ratio, --threshold, --plan, or --max-drop with --task or --text. The original is never touched, and OUT
     appears whole or not at all. An OUT without a suffix makes a folder in our own format (config.json,
-    model.safetensors, plan.json) from a single file. --task or --text judge the full and the pruned model.
+    model.safetensors, plan.json) from a single file that has one. --task or --text judge the full and the pruned model.
     """
     handling = Handling(
         mask=mask,
@@ -163,6 +165,7 @@ def prune(
         round_to=round_to,
         reduce=reduce,
         allocate=allocate,
+        target=target,
     )
     _check(choices, plan, max_drop, task is not None or text is not None)
     if dry_run:
@@ -258,9 +261,12 @@ def _check_before_work(source: FileSource, target: Path, job: Job, overwrite: bo
     """Whatever can be known to fail fails before minutes of work."""
     from aireprune.files.writing.atomic import refuse_existing
     from aireprune.pruning.calibrating import read_calibration, read_layer_inputs, read_recovery
+    from aireprune.pruning.fitting import check_output
     from aireprune.pruning.prune import check_job
 
     refuse_existing(target, overwrite)
+    source.check_copy(target)
+    check_output(job, source.writes_own(target))
     check_job(source, job)
     read_calibration(source, job.calibration)
     read_recovery(source, job)

@@ -74,6 +74,15 @@ Layout = Annotated[
         "changed.",
     ),
 ]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="ENGINE",
+        help="Layout and sizes that this engine loads, or the reason why there are none; `aire targets` lists them.",
+        autocompletion=completing.targets,
+    ),
+]
 Allocate = Annotated[
     str,
     typer.Option(

@@ -36,7 +36,7 @@ def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
     if view.chosen and not view.mask:
         say(f"{way(plan)}\n")
     say(profile(plan, outcome, view.details))
-    if plan.ratio is not None and plan.achieved_ratio < plan.ratio - 0.01:
+    if plan.ratio is not None and plan.achieved_ratio < plan.ratio - 0.01 and plan.target is None:
         say(
             f"{percent(plan.ratio)} were asked for; every layer keeps at least {plan.min_states}, and counts are rounded up."
         )

@@ -72,7 +72,10 @@ def bytes_of(path: Path) -> int:
     if path.is_file():
         return path.stat().st_size
     from aireprune.files.folder_parts import find_parts
+    from aireprune.files.orbax.checkpoint import is_orbax
 
+    if is_orbax(path):
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return sum((path / name).stat().st_size for name in find_parts(path).names)
 
 

@@ -19,7 +19,7 @@ class Checkpoint(Protocol):
     """
 
     path: Path
-    kind: str  # "aire", "flax", "safetensors", "torch" or "huggingface"
+    kind: str  # "aire", "flax", "gguf", "huggingface", "npz", "orbax", "safetensors" or "torch"
     config: Mapping[str, Any]  # the configuration that came with it; empty if none did
     notices: list[str]  # what the user should know about how it was read or will be written
 

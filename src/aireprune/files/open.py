@@ -8,6 +8,7 @@ from typing import Any
 
 from aireprune.errors import AireError
 from aireprune.files.base import Checkpoint
+from aireprune.files.orbax.checkpoint import OrbaxCheckpoint, is_orbax
 from aireprune.files.reading import ends
 from aireprune.files.refusals import HEAD, TAIL, refuse_by_suffix, refuse_foreign, refuse_missing
 from aireprune.files.single import KINDS, SingleCheckpoint
@@ -21,8 +22,9 @@ def open_checkpoint(path: str | Path, config: Mapping[str, Any] | str | Path | N
     """Open a checkpoint for reading; see `Checkpoint` for what can be done with it.
 
     zoo:NAME is a model that comes with the package. A URL (s3://, gs://, …) is a folder with safetensors elsewhere. A
-    directory is a Hugging Face model or our own format. A file is recognised by its suffix (.safetensors; .pt, .pth,
-    .ckpt, .bin; .msgpack), and without one of these by its first bytes. `config` (a mapping or a JSON file) takes the
+    directory is a Hugging Face model, our own format or an Orbax checkpoint. A file is recognised by its suffix
+    (.safetensors; .pt, .pth, .ckpt, .bin; .msgpack; .npz), and without one of these by its first bytes; a GGUF file and an
+    archive of NumPy by these alone. `config` (a mapping or a JSON file) takes the
     place of config.json in a directory, or of NAME.json beside a file.
 
     A copy written by `Checkpoint.write` is of the same kind as its source. To convert, read the arrays and pass them to
@@ -35,6 +37,8 @@ def open_checkpoint(path: str | Path, config: Mapping[str, Any] | str | Path | N
     path = locate(path)
     settle(path)
     try:
+        if path.is_dir() and is_orbax(path):
+            return OrbaxCheckpoint(path, config)
         if path.is_dir():
             from aireprune.files.folder import FolderCheckpoint
 
@@ -44,8 +48,12 @@ def open_checkpoint(path: str | Path, config: Mapping[str, Any] | str | Path | N
         if not path.is_file():
             raise AireError(f"{path} is neither a file nor a directory.")
         head, tail = ends(path, HEAD, TAIL)
+        if head.startswith(b"GGUF"):
+            from aireprune.files.gguf.checkpoint import GGUFCheckpoint
+
+            return GGUFCheckpoint(path, config)
         refuse_foreign(path, head, tail)
-        kind = KINDS.get(path.suffix.lower()) or _sniff(path, head)
+        kind = "npz" if _begins_with_an_array(head) else KINDS.get(path.suffix.lower()) or _sniff(path, head)
         return SingleCheckpoint(kind, open_weights(path, kind), config)
     except OSError as error:
         raise AireError(f"{path} cannot be read ({error.strerror or error}).") from error
@@ -61,9 +69,19 @@ def open_weights(path: Path, kind: str) -> Weights:
         from aireprune.files.torch.checkpoint import TorchFile
 
         return TorchFile(path)
+    if kind == "npz":
+        from aireprune.files.numpy.checkpoint import NpzFile
+
+        return NpzFile(path)
     from aireprune.files.flax.checkpoint import FlaxFile
 
     return FlaxFile(path)
+
+
+def _begins_with_an_array(head: bytes) -> bool:
+    """Whether the first record of a zip archive is a file of NumPy."""
+    name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+    return head[:4] == b"PK\x03\x04" and name.endswith(b".npy")
 
 
 def _sniff(path: Path, head: bytes) -> str:
@@ -77,4 +95,6 @@ def _sniff(path: Path, head: bytes) -> str:
         return "flax"
     refuse_by_suffix(path)
     found = "is empty" if not head else f"begins with {head!r}"
-    raise AireError(f"{path} {found}; expected a safetensors, PyTorch or Flax (msgpack) file, or a directory with one.")
+    raise AireError(
+        f"{path} {found}; expected a safetensors, PyTorch, Flax (msgpack) or NumPy (.npz) file, or a directory with one."
+    )

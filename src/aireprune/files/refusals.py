@@ -14,7 +14,7 @@ TENSORFLOW = f"a TensorFlow checkpoint; read its variables with tf.train.load_ch
 TORCHSCRIPT = "a TorchScript archive, a program; load it with torch.jit.load and save only its state_dict()"
 PICKLE = (
     "a Python pickle, and reading one could run code; open it in the project it comes from and save only "
-    "model.state_dict() with torch.save"
+    "model.state_dict() with torch.save, or a tree of parameters with flax.serialization.to_bytes"
 )
 GIT_LFS = (
     "a Git LFS pointer and not the file it stands for; run `git lfs pull` in its folder, or download the file itself"
@@ -24,7 +24,6 @@ KERAS = f"a Keras or HDF5 file; load it in Keras or h5py and {SAVE}"
 GGUF = (
     "a GGUF file, made for llama.cpp and usually quantised; prune the checkpoint it was made from, then convert again"
 )
-ORBAX = "an Orbax checkpoint; restore it in JAX and write flax.serialization.to_bytes(params) to a file"
 PACKED = "a compressed archive; unpack it and name what is inside"
 
 FIRST_BYTES = (
@@ -48,7 +47,6 @@ SUFFIXES = {
     ".hdf5": KERAS,
     ".keras": KERAS,
     ".gguf": GGUF,
-    ".npz": NUMPY,
     ".npy": NUMPY,
     ".pkl": PICKLE,
     ".pickle": PICKLE,
@@ -68,12 +66,6 @@ IN_FOLDERS = (
         "a distributed PyTorch checkpoint; turn it into one file with "
         "python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER OUT.pt",
     ),
-    (
-        "manifest.ocdbt",
-        "an Orbax checkpoint; restore it in JAX and write flax.serialization.to_bytes(params) to a file",
-    ),
-    ("_CHECKPOINT_METADATA", ORBAX),
-    ("_METADATA", ORBAX),
     ("checkpoint", TENSORFLOW),
 )
 

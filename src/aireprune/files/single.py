@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ KINDS = {
     ".ckpt": "torch",
     ".bin": "torch",
     ".msgpack": "flax",
+    ".npz": "npz",
 }
 
 
@@ -30,6 +32,19 @@ def beside(path: Path, ending: str) -> Path:
     """NAME.ending next to NAME.ext. Only the suffixes of checkpoints are taken off: checkpoint_1.5 is a whole name."""
     name = path.stem if path.suffix.lower() in KINDS else path.name
     return path.with_name(f"{name}.{ending}")
+
+
+def refuse_shared(target: Path) -> None:
+    """Refuse NAME.ext if NAME.json or NAME.plan.json, which would stand beside it, are those of another file NAME.other."""
+    if target.suffix.lower() not in KINDS:
+        return
+    texts = [text for text in (beside(target, "plan.json"), beside(target, "json")) if os.path.lexists(text)]
+    others = (target.with_suffix(suffix) for suffix in ("", *KINDS) if suffix != target.suffix.lower())
+    other = next((path for path in others if path.is_file()), None)
+    if texts and other is not None:
+        raise AireError(
+            f"{texts[0]} belongs to {other}, and {target} would have its own under that name: choose another name."
+        )
 
 
 class SingleCheckpoint:
@@ -82,6 +97,7 @@ class SingleCheckpoint:
         targets = [target, *texts]
         with explained(target):
             refuse_own(self._sources, targets)
+            refuse_shared(target)
         with atomic_paths(targets, overwrite) as temporaries:
             self._weights.copy_edited(temporaries[0], edits)
             for temporary, text in zip(temporaries[1:], texts.values(), strict=True):

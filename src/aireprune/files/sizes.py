@@ -1,8 +1,8 @@
 """New state counts written into a checkpoint's configuration.
 
-Our own and the official S5 configuration list them under `states`. Hugging Face configurations have one number
-(state_size and its kin); where layers differ, transformers' own per-layer configuration says so
-(per_layer_config, {layer: {"state_size": 4}}), and the plain number is the largest.
+Our own and the official S5 configuration list them under `states`, with the largest under `n` or its kin. Hugging Face
+configurations have one number (state_size and its kin); where layers differ, transformers' own per-layer configuration
+says so (per_layer_config, {layer: {"state_size": 4}}), and the plain number is the largest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,12 @@ from typing import Any
 from aireprune.errors import AireError, shown
 
 STATE_SIZE_KEYS = ("state_size", "mamba_d_state", "ssm_state_size")
+PLAIN_KEYS = (
+    "n",
+    "d_state",
+    "ssm_size",
+    "ssm_size_base",
+)  # in our configurations, and in the arguments of the official S5
 
 
 def resized_config(
@@ -53,6 +59,22 @@ def _entries(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if found is not None and not isinstance(found, Mapping):
         raise AireError(f"{shown(key)} in the configuration is {shown(repr(found))}; expected an object with entries.")
     return found or {}
+
+
+def with_plain_size(config: Mapping[str, Any], old: int, new: int) -> dict[str, Any]:
+    """The configuration with its one number for all layers, which counts each of `old` states once or (pairs) twice.
+
+    A number that says something else stays. blocks, which the official S5 divides it into, is 1 where they would not fit.
+    """
+    changed = dict(config)
+    for key in PLAIN_KEYS:
+        factor = next((k for k in (1, 2) if old and config.get(key) == k * old), None)
+        if factor is not None and new != old:
+            changed[key] = factor * new
+            blocks = config.get("blocks")
+            if type(blocks) is int and blocks > 1 and new % blocks:
+                changed["blocks"] = 1
+    return changed
 
 
 def layer_number(name: str) -> int:

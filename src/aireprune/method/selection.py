@@ -51,7 +51,8 @@ class Rule:
 
     prefix: scores are prefix-normalised in each layer, with `epsilon` added to the sums. scope: 'global', one ranking
     over all layers, or 'uniform', the same share of every layer. round_to: counts are rounded up to a multiple.
-    same_size: all layers keep equally many. The last two come after the budget. counts: what every layer keeps, decided
+    sizes: counts are then rounded up to one of these, ascending, or a layer stays whole if none is large enough.
+    same_size: all layers keep equally many. These three come after the budget. counts: what every layer keeps, decided
     by somebody else; only the best ones of each layer are chosen then.
     """
 
@@ -59,6 +60,7 @@ class Rule:
     scope: str = "global"
     epsilon: float = 0.0
     round_to: int = 1
+    sizes: tuple[int, ...] = ()
     same_size: bool = False
     counts: tuple[int, ...] | None = None
 
@@ -69,6 +71,13 @@ class Rule:
             raise AireError("epsilon belongs to prefix normalisation, which this method does not use.")
         if self.round_to < 1:
             raise AireError(f"Counts are rounded up to a multiple of 1 or more; got {self.round_to}.")
+
+    def rounded(self, count: int, states: int) -> int:
+        """The count that a layer of so many states keeps instead."""
+        count = -(-count // self.round_to) * self.round_to
+        if self.sizes:
+            count = next((size for size in self.sizes if size >= count), states)
+        return min(count, states)
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ def select(pool: Pool, budget: Budget, rule: Rule | None = None) -> Selection:
         values[~must] = prefix_normalize(layer[~must], rule.epsilon) if rule.prefix else layer[~must]
         ranked.append(values)
     wanted = rule.counts or _counts(ranked, pool.counted, budget, "same" if rule.same_size else rule.scope)
-    wanted = [min(-(-k // rule.round_to) * rule.round_to, len(v)) for k, v in zip(wanted, ranked, strict=True)]
+    wanted = [rule.rounded(k, len(v)) for k, v in zip(wanted, ranked, strict=True)]
     kept = [np.sort(_order(v)[: max(k, m.sum())]) for v, k, m in zip(ranked, wanted, pool.always, strict=True)]
     if budget.threshold is not None:
         return Selection(kept, ranked, budget.threshold)

@@ -107,41 +107,50 @@ def hippo_normal(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def initialize(model: S5Model, seed: int = 0) -> S5Model:
-    """The official initialisation: HiPPO-N poles in `blocks` copies, B and C drawn in the eigenbasis."""
+    """The official initialisation: HiPPO-N poles in `blocks` copies, B and C drawn in the eigenbasis.
+
+    A layer whose modes (`states`) cannot be divided into so many blocks is one block.
+    """
     config, rng = model.config, np.random.default_rng(seed)
-    block = config.n // config.blocks
-    lam, vectors = hippo_normal(block)
-    stored = block // 2 if config.conj_sym else block
-    lam, vectors = lam[:stored], vectors[:, :stored]  # one of each pair
-    lam, v = np.tile(lam, config.blocks), np.kron(np.eye(config.blocks), vectors)  # (P,), (n, P)
 
     def normal(*shape: int, std: float) -> np.ndarray:
         return rng.standard_normal(shape) * std
 
-    def parts(z: np.ndarray) -> Tensor:
-        return torch.tensor(np.stack([z.real, z.imag], -1), dtype=torch.float32)
-
-    def readout(columns: int) -> Tensor:
+    def readout(columns: int, v: np.ndarray) -> Tensor:
         if config.C_init == "complex_normal":
             return torch.tensor(normal(config.h, columns, 2, std=math.sqrt(0.5)), dtype=torch.float32)
-        c = normal(config.h, config.n, 2, std=1 / math.sqrt(config.n))
-        return parts((c[..., 0] + 1j * c[..., 1]) @ v)
+        c = normal(config.h, len(v), 2, std=1 / math.sqrt(len(v)))
+        return _parts((c[..., 0] + 1j * c[..., 1]) @ v)
 
     torch.manual_seed(seed)
     with torch.no_grad():
         initialize_dense(model)
         for module in model.modules():
             if isinstance(module, S5SSM):
+                lam, v = _eigenbasis(config, len(module.Lambda_re))
                 module.Lambda_re.copy_(torch.tensor(lam.real))
                 module.Lambda_im.copy_(torch.tensor(lam.imag))
-                module.B.copy_(parts(v.conj().T @ normal(config.n, config.h, std=1 / math.sqrt(config.n))))
+                module.B.copy_(_parts(v.conj().T @ normal(len(v), config.h, std=1 / math.sqrt(max(len(v), 1)))))
                 for name in ("C", "C1", "C2"):
-                    if hasattr(module, name):
-                        getattr(module, name).copy_(readout(getattr(module, name).shape[1]))
+                    if hasattr(module, name) and len(v):
+                        getattr(module, name).copy_(readout(getattr(module, name).shape[1], v))
                 module.D.copy_(torch.tensor(normal(config.h, std=1.0)))
                 steps = rng.uniform(math.log(config.dt_min), math.log(config.dt_max), (len(lam), 1))
                 module.log_step.copy_(torch.tensor(steps))
     return model
+
+
+def _eigenbasis(config: S5Config, modes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Poles (P,) of a layer with P stored modes and the eigenvectors (n, P) that belong to them, block by block."""
+    per_mode = 2 if config.conj_sym else 1
+    blocks = config.blocks if modes % config.blocks == 0 else 1
+    stored = modes // blocks
+    lam, vectors = hippo_normal(per_mode * stored)
+    return np.tile(lam[:stored], blocks), np.kron(np.eye(blocks), vectors[:, :stored])  # one of each pair
+
+
+def _parts(z: np.ndarray) -> Tensor:
+    return torch.tensor(np.stack([z.real, z.imag], -1), dtype=torch.float32)
 
 
 __all__ = ["S5SSM", "BatchNorm", "S5Block", "S5Config", "S5Model", "hippo_normal", "initialize"]

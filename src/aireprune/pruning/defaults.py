@@ -9,7 +9,7 @@ The one place that chooses. Whatever a request names stays as it is; `AUTO` is r
     layout    uniform, one size for all layers, which stock code loads with one number changed and which does selective
               models less harm; adaptive for our own linear models in our own format, for masks, for layers of different
               sizes, with epsilon, which lets layers go, and where a measurement decides how many states each layer
-              keeps
+              keeps; for a target with one size for all, uniform, or padded where layers have or get several
 
 The measurements behind this are in docs/results.md and docs/reductions.md.
 """
@@ -22,8 +22,10 @@ from typing import Any, TypeVar
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer, LTIFamily, find_layers
 from aireprune.families.mamba2 import is_projected
+from aireprune.pruning.fitting import check_target
 from aireprune.pruning.request import AUTO, Job, Request
 from aireprune.pruning.source import ModuleSource, Source
+from aireprune.pruning.targets import find_target
 
 AnySource = TypeVar("AnySource", bound=Source)
 MEASURED = "damage-calibrated"
@@ -35,6 +37,7 @@ def settle(source: AnySource, job: Job, own: bool) -> tuple[AnySource, Job]:
 
     What kept the better reduction from being chosen is among the notices of the source.
     """
+    check_target(source, job)
     if job.request is None or not job.request.is_open:
         return source, job
     request = job.request
@@ -84,6 +87,8 @@ def _reduction_on_data(source: Source) -> str:
 def _layout(source: Source, job: Job, own: bool) -> str:
     assert job.request is not None
     sizes = {layer.states // (layer.groups * layer.rows) for layer in source.layers}
+    if job.request.target is not None and find_target(job.request.target).one_size:
+        return "padded" if job.request.epsilon or len(sizes) > 1 else "uniform"
     free = (own and not _all_selective(source)) or job.request.allocate == "measured"
     return "adaptive" if free or job.mask or job.request.epsilon or len(sizes) > 1 else "uniform"
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from aireprune.families import Layer
 from aireprune.method.evidence import Evidence
+from aireprune.pruning.fitting import remarks
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.request import Job
@@ -25,10 +30,10 @@ def check_damage(surgery: Surgery, plan: Plan, job: Job, evidence: Evidence) -> 
             )
 
 
-def notes_on(plan: Plan) -> tuple[str, ...]:
-    """What went another way than planned in a layer."""
+def notes_on(plan: Plan, layers: Sequence[Layer[Any]]) -> tuple[str, ...]:
+    """What went another way than planned in a layer, or than asked because of the target."""
     dead = [
         f"{layer.name}: its states put out nothing" for layer in plan.layers if layer.kept and not layer.energy_kept
     ]
     notes = [f"{layer['name']}: {note}" for layer in plan.certificate or () for note in layer["notes"]]
-    return (*(f"{line}, so it does not matter which of them stay." for line in dead), *notes)
+    return (*(f"{line}, so it does not matter which of them stay." for line in dead), *notes, *remarks(plan, layers))

@@ -19,6 +19,7 @@ from aireprune.files.writing.atomic import atomic_path
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
 from aireprune.pruning import views
+from aireprune.pruning.targets import find_target
 
 SCHEMA = 1
 LAYOUTS = {
@@ -93,6 +94,7 @@ class Plan:
     certificate: tuple[dict[str, Any], ...] | None = None  # per layer, once applied: `method.bounds.LayerCertificate`
     allocate: str = "scores"  # what decided how many states each layer keeps: see `ALLOCATIONS`
     state_axes: tuple[str, ...] = ()  # 'NAME=AXIS' of tensors that no family knows: see `aireprune.families.StateAxes`
+    target: str | None = None  # the engine it was made for: see `aireprune.pruning.targets`
 
     @property
     def units(self) -> Units:
@@ -171,6 +173,8 @@ class Plan:
         find_reduction(self.reduce)
         check_layout(self.layout)
         check_allocation(self.allocate)
+        if self.target is not None:
+            find_target(self.target)
         _ = self.units
         for layer in self.layers:
             whole = type(layer.states) is int and all(type(index) is int for index in layer.kept)
@@ -234,6 +238,7 @@ _TYPES: dict[str, Any] = {
     "certificate": (tuple, NoneType),
     "state_axes": tuple,
     "allocate": str,
+    "target": (str, NoneType),
 }
 
 

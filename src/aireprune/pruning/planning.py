@@ -11,6 +11,7 @@ from aireprune.method.decision import Scoring, check_stability, decide, energies
 from aireprune.method.evidence import Evidence
 from aireprune.method.reductions import find_reduction, hankel_scores
 from aireprune.method.rows import shorten_rows
+from aireprune.pruning.fitting import allowed_sizes, check_plan
 from aireprune.pruning.plan import LayerPlan, Plan
 from aireprune.pruning.request import Job, Request
 from aireprune.pruning.selective import require_heads, selective_scores
@@ -36,10 +37,11 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
         scores, held = selective_scores(found, request.reduce, evidence), energies(states)
     else:
         scores, held = score_states(states, scoring), energies(states)
-    decision = decide(states, scores, request.budget, replace(request.rule, counts=evidence.counts))
+    rule = replace(request.rule, counts=evidence.counts, sizes=allowed_sizes(request.target, found.layers))
+    decision = decide(states, scores, request.budget, rule)
     if request.short_rows:
         decision = shorten_rows(decision, scores, [layer.rows for layer in found.layers])
-    return Plan(
+    plan = Plan(
         method=request.method,
         ratio=request.budget.ratio,
         threshold=decision.threshold,
@@ -67,7 +69,10 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
         source=source,
         state_axes=request.state_axes.texts,
         allocate=request.allocate,
+        target=request.target,
     )
+    check_plan(plan, found.layers)
+    return plan
 
 
 def check_reduction(found: Found, reduce: str) -> None:

@@ -28,6 +28,7 @@ from aireprune.pruning.calibrating import (
 )
 from aireprune.pruning.companions import keep_plan, texts_for
 from aireprune.pruning.defaults import TRUNCATED, plainly, settle
+from aireprune.pruning.fitting import check_output, remarks
 from aireprune.pruning.harm import check_damage, notes_on
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.measuring import Measured, measure
@@ -99,7 +100,7 @@ def _prune_module(source: ModuleSource, job: Job, measured: Measured | None, rep
     check_damage(surgery, plan, job, known.evidence)
     plan = with_measured_errors(surgery.certified(plan), surgery.projections, known.subject, known.inputs)
     model = source.apply(surgery)
-    notices, fit = (*source.notices, *known.remarks, *notes_on(plan)), None
+    notices, fit = (*source.notices, *known.remarks, *notes_on(plan, source.layers)), None
     if known.inputs is not None and known.subject is not None:
         from aireprune.calibration.checks import DID_NOT_HELP, fit_if_it_helps
         from aireprune.calibration.telling import Telling
@@ -128,6 +129,8 @@ def prune_checkpoint(
     report: told of every layer of a large folder that is calibrated, and of how far a recovery is.
     """
     refuse_existing(target, overwrite)
+    source.check_copy(target)
+    check_output(job, source.writes_own(target))
     source, job = settle(source, job, own=source.writes_own(target))
     done = _or_plainly(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))
     if job.recovery is not None:
@@ -150,7 +153,7 @@ def _prune_checkpoint(source: FileSource, target: Path, job: Job, overwrite: boo
     surgery = operate(source, plan, evidence, job.mask)
     check_damage(surgery, plan, job, evidence)
     plan = source.with_diagonal_errors(surgery.certified(plan))
-    notes = (*source.notices, *notes_on(plan))
+    notes = (*source.notices, *notes_on(plan, source.layers))
     if given is not None:
         surgery, plan, remarks = fitted_on_layers(source, surgery, plan, given)
         notes = (*notes, *remarks)
@@ -250,7 +253,7 @@ def _fitted_folder(source: FileSource, target: Path, job: Job, report: Report) -
         surgery = operate(source, plan, known.evidence, job.mask)
         check_damage(surgery, plan, job, known.evidence)
         plan = with_measured_errors(surgery.certified(plan), surgery.projections, subject, inputs)
-        notes = (*source.notices, *known.remarks, *notes_on(plan))
+        notes = (*source.notices, *known.remarks, *notes_on(plan, source.layers))
         fit = FolderFit(source=source, full=streamed, subject=subject, inputs=inputs, target=target, report=report)
         return fit_folder(fit, surgery, plan), notes
 
@@ -281,7 +284,7 @@ def plan_job(source: Source, job: Job) -> Pruned:
         plan = plan_of(source, settled, settled.evidence)
         if settled.request is not None and settled.request.fallback:
             check_damage(operate(source, plan, settled.evidence), plan, settled, settled.evidence)
-        return Pruned(plan, source.notices)
+        return Pruned(plan, (*source.notices, *remarks(plan, source.layers)))
 
     return _or_plainly(job, run)
 

@@ -16,6 +16,7 @@ DEFAULTS: Mapping[str, Any] = {
     "granularity": "mode",
     "round_to": 1,
     "allocate": "scores",
+    "target": None,
 }
 
 

@@ -21,6 +21,7 @@ from aireprune.method.evidence import Evidence
 from aireprune.method.methods import find_method
 from aireprune.method.reductions import find_reduction
 from aireprune.method.selection import Budget, Rule
+from aireprune.pruning.fitting import check_choices
 from aireprune.pruning.plan import Plan, check_allocation, check_layout
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class PlanChoices(TypedDict, total=False):
     round_to: int
     reduce: str
     allocate: str
+    target: str | None
     covariances: Sequence[np.ndarray | None] | None
     measured: Sequence[np.ndarray | None] | None
 
@@ -82,7 +84,7 @@ class Request:
     fallback: where that reduction does not suit a layer, states are removed as they are instead of an error. short_rows
     (S4D): rows will be stored as long as the longest, so the longest ones give modes to others where that
     costs little (`aireprune.method.rows`). allocate: what decides how many states each layer keeps, see
-    `plan.ALLOCATIONS`.
+    `plan.ALLOCATIONS`. target: the engine that the result is made for, one of `targets.TARGETS`.
     """
 
     budget: Budget
@@ -99,9 +101,11 @@ class Request:
     fallback: bool = False
     short_rows: bool = False
     allocate: str = "scores"
+    target: str | None = None
 
     def __post_init__(self) -> None:
         check_allocation(self.allocate)
+        check_choices(self)
         if self.allocate == "measured" and (self.layout in ("uniform", "padded") or self.budget.ratio is None):
             raise AireError(
                 "allocate='measured' decides how many states every layer keeps of a given share: it takes a ratio=, and no "
@@ -214,14 +218,8 @@ class Job:
             raise AireError(
                 f"A mask leaves every state as it is or silences it, so it cannot go with reduce={self.reduce!r}."
             )
-
-        inputs = self.calibration is not None and self.calibration.source is not None
-        if (
-            self.reduce != AUTO
-            and find_reduction(self.reduce).selective
-            and not inputs
-            and not self.evidence.covariances
-        ):
+        measured = self._has_inputs or self.evidence.covariances
+        if self.reduce != AUTO and find_reduction(self.reduce).selective and not measured:
             raise AireError(
                 f"reduce={self.reduce!r} needs unlabelled inputs, on which the gates of every layer are measured: give "
                 "calibrate=."

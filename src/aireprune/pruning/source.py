@@ -19,8 +19,10 @@ from aireprune.families.s4d_packed import PACKED_ROWS, packed_edits, unpack
 from aireprune.files import open_checkpoint
 from aireprune.files.base import Checkpoint
 from aireprune.files.folder import FolderCheckpoint
+from aireprune.files.gguf.checkpoint import READ_ONLY
 from aireprune.files.shards import ShardWork
-from aireprune.files.sizes import resized_config
+from aireprune.files.single import KINDS, refuse_shared
+from aireprune.files.sizes import resized_config, with_plain_size
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.selective import projected_from
 from aireprune.pruning.surgery import Surgery
@@ -102,12 +104,22 @@ class FileSource(Source):
         return not self.is_own
 
     def becomes_own(self, target: Path) -> bool:
-        """Whether a copy at `target` is a folder in our own format: a single file, and a target without a suffix."""
-        return self.is_file and not target.suffix
+        """Whether a copy at `target` is a folder in our own format: of a single file with a suffix, and without one.
+
+        What has no suffix itself (checkpoint_500) stays of its kind.
+        """
+        return self.is_file and not target.suffix and self.checkpoint.path.suffix.lower() in KINDS
 
     def writes_own(self, target: Path) -> bool:
         """Whether a copy at `target` is in our own format."""
         return self.is_own or self.becomes_own(target)
+
+    def check_copy(self, target: Path) -> None:
+        """Raise if no copy can stand at `target`, as far as that is known beforehand."""
+        if self.kind == "gguf":
+            raise AireError(f"{self.name} {READ_ONLY}.")
+        if self.is_file:
+            refuse_shared(target)
 
     def apply(self, surgery: Surgery) -> EditedFile:
         """A copy of the same kind, ready to be written."""
@@ -117,6 +129,9 @@ class FileSource(Source):
         edits, rows = packed_edits(self, edits, keep=not self.rectangular)
         names = [layer.name for layer in self.layers]
         config = {key: value for key, value in self.checkpoint.config.items() if key != PACKED_ROWS}
+        if self.kind != "huggingface":
+            before = [layer.states // (layer.groups * layer.rows) for layer in self.layers]
+            config = with_plain_size(config, max(before, default=0), max(surgery.sizes, default=0))
         resized = resized_config(self.kind, config, names, surgery.sizes)
         if resized is not None:
             resized |= projected_from(self.kind, self.layers, surgery.edits, surgery.sizes)
@@ -141,6 +156,8 @@ class FileSource(Source):
 
     def build(self) -> nn.Module:
         """The model that the checkpoint holds, in evaluation mode."""
+        if self.kind == "gguf":
+            raise AireError(f"{self.name} {READ_ONLY}.")
         if self.builder is None:
             from aireprune.models.build import build_model
 

@@ -14,7 +14,18 @@ from aireprune.pruning.repeating import command
 from aireprune.reports.document import Making
 
 LIBRARIES = ("aireprune", "numpy", "torch", "safetensors")
-SETTINGS = ("method", "reduce", "min_states", "epsilon", "horizon", "seed", "layout", "granularity", "round_to")
+SETTINGS = (
+    "method",
+    "reduce",
+    "min_states",
+    "epsilon",
+    "horizon",
+    "seed",
+    "layout",
+    "granularity",
+    "round_to",
+    "target",
+)
 
 
 def made(commands: Sequence[str], plan: Plan | None = None, facts: Mapping[str, str] | None = None) -> Making:

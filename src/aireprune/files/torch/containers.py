@@ -119,7 +119,10 @@ class OldContainer:
     def __init__(self, path: Path) -> None:
         table = TensorTable()
         with open_plain(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            magic, place = _run(data, 0)
+            try:
+                magic, place = _run(data, 0)
+            except UnknownNameError as error:  # not even the first of its pickles is torch's
+                raise AireError(f"{path} is {PICKLE}; it holds {shown(error)}.") from None
             if magic != MAGIC:
                 raise AireError(f"{path} is {PICKLE}.")
             _, place = _run(data, place)

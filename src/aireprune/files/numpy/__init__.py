@@ -1,0 +1,1 @@
+"""NumPy archives (.npz): named arrays."""

@@ -1,0 +1,1 @@
+"""Orbax checkpoints: folders that flax.training.checkpoints writes."""
