@@ -115,7 +115,7 @@ def refine(full: Response, model: ModuleSource, number: int, power: Tensor) -> N
     target = torch.from_numpy(full.skip)[:, None] + _real_response(lam, gains, length)
     active = torch.from_numpy((small.system.c[:, 0, 0] * small.system.b[..., 0]) != 0)
     step = tensors[layer.arrays["log_dt"]].double().exp()
-    for count in active.sum(1).unique().tolist():
+    for count in filter(None, active.sum(1).unique().tolist()):
         index = torch.nonzero(active.sum(1) == count)[:, 0]
         places = torch.nonzero(active[index])[:, 1].reshape(len(index), count)
         start = torch.from_numpy(small.system.lam)[index].gather(1, places)
