@@ -61,7 +61,7 @@ def main() -> None:
             model.name,
             f"{model.gap:+.1f} [{model.low:+.1f}, {model.high:+.1f}]",
             model.winner,
-            *(f"{model.measured[name]:.3g}" for name in names),
+            *(_number(model.measured[name]) for name in names),
         ]
         for model in models
     ]
@@ -69,6 +69,10 @@ def main() -> None:
     print()
     for name in names:
         print(separation(name, models))
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2g}" if value < 1 else f"{value:.0f}"
 
 
 def model_of(folder: Path) -> Model:

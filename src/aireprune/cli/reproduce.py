@@ -16,6 +16,7 @@ from aireprune.zoo import FOLDER
 
 if TYPE_CHECKING:
     from aireprune.experiments.paper.reproduction import Reproduction
+    from aireprune.experiments.rivals.comparisons import Comparison
 
 
 def reproduce(
@@ -66,7 +67,9 @@ def reproduce(
     per model; the calibrated variants and timing come on top. A model of the paper's size takes days on a CPU.
     """
     if item == "rivals":
-        _rivals(out, model or (), examples, recover_steps, page)
+        from aireprune.experiments.rivals.comparisons import chosen
+
+        _rivals(out, chosen(model or (), filter(None, models.split(","))), examples, recover_steps, page)
         return
     from aireprune.experiments.on_ray import runner
     from aireprune.experiments.paper.page import render
@@ -87,13 +90,12 @@ def reproduce(
         say(f"Wrote the data in {wanted.data}")
 
 
-def _rivals(out: Path, models: Sequence[str], examples: int, recover_steps: int, page: bool) -> None:
+def _rivals(out: Path, found: Sequence[tuple[Comparison, str]], examples: int, recover_steps: int, page: bool) -> None:
     """The comparisons that can be made, one after the other, and the page about them."""
-    from aireprune.experiments.rivals.comparisons import chosen
     from aireprune.experiments.rivals.page import render
     from aireprune.experiments.rivals.run import Effort, gather
 
-    effort, found = Effort(examples=examples, recover_steps=recover_steps), chosen(models)
+    effort = Effort(examples=examples, recover_steps=recover_steps)
     data = out / "results" / "rivals"
     with progress("loading") as step, resumable():
         for comparison, path in found:

@@ -17,9 +17,12 @@ def test_models_of_the_package_stand_for_what_is_not_given():
     given = dict((one.name, path) for one, path in chosen(["s5-hankel=run/model", "lru=other"]))
     assert given["s5-hankel"] == "run/model"
     assert given["lru"] == "other"
+    assert [path for _, path in chosen(["lru=other"], only=["lru"])] == ["other"]
 
 
-@pytest.mark.parametrize(("text", "mention"), [("s5", "NAME=PATH"), ("s6=run/model", "Names: s5, s5-hankel, lru, mamba2")])
+@pytest.mark.parametrize(
+    ("text", "mention"), [("s5", "NAME=PATH"), ("s6=run/model", "Names: s5, s5-hankel, lru, mamba2")]
+)
 def test_what_cannot_be_compared_is_refused(text, mention):
     with pytest.raises(AireError, match=r"compared with|is given as") as problem:
         chosen([text])

@@ -21,6 +21,7 @@ def test_a_page_of_what_was_gathered(small_models, tmp_path):
     assert "**Not their size**: theirs has 4 layers of 64 pairs." in text
     assert text.count("★ |") == 2
     assert "On 50 test digits." in text
+    assert "aire reproduce rivals -o docs --models s5,mamba2 --examples 50 --recover-steps 0`" in text
     first = Made.load(comparisons[0], data / "s5", EFFORT)
     best = 100 * first.result(first.best(0.5), 0.5).test
     assert f"*with the regulariser in training*: {best - 99.5:+.2f} with half gone" in text

@@ -109,18 +109,21 @@ COMPARISONS = (
 )
 
 
-def chosen(given: Iterable[str]) -> list[tuple[Comparison, str]]:
-    """The comparisons that can be made, each with its checkpoint. given: NAME=PATH, in place of the package's own."""
-    known = [comparison.name for comparison in COMPARISONS]
-    paths = {}
+def chosen(given: Iterable[str], only: Iterable[str] = ()) -> list[tuple[Comparison, str]]:
+    """The comparisons that can be made, each with its checkpoint.
+
+    given: NAME=PATH, in place of the package's own. only: names; by default all.
+    """
+    known, paths = [comparison.name for comparison in COMPARISONS], {}
     for text in given:
         name, equals, path = text.partition("=")
         if not (equals and path):
             raise AireError(f"A model to stand beside the rivals is given as NAME=PATH, not {text!r}.")
-        if name not in known:
-            raise AireError(
-                f"No rival is compared with {name!r}.{did_you_mean(name, known)} Names: {', '.join(known)}."
-            )
         paths[name] = path
-    found = ((comparison, paths.get(comparison.name, comparison.default)) for comparison in COMPARISONS)
+    wanted = list(only) or known
+    for name in (*paths, *wanted):
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise AireError(f"No rival is compared with {name!r}.{hint} Names: {', '.join(known)}.")
+    found = ((one, paths.get(one.name, one.default)) for one in COMPARISONS if one.name in wanted)
     return [(comparison, path) for comparison, path in found if path is not None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aireprune.experiments.cells import Key, Result, read_cells
-from aireprune.experiments.paper.markdown import kept_reading, table
+from aireprune.experiments.paper.markdown import command, kept_reading, table
 from aireprune.experiments.request import FULL
 from aireprune.experiments.rivals.comparisons import Comparison, Way
 from aireprune.experiments.rivals.published import Rival
@@ -17,12 +17,10 @@ from aireprune.files.writing.atomic import atomic_path
 
 UNITS = {"s5": "conjugate pairs", "lru": "complex states"}
 CHOSEN = " ★"
-HEAD = """# Rivals
-
-Made by `aire reproduce rivals -o docs`; the data is in `docs/results/rivals`. Rows in italics are **published** figures, as
-their papers print them, of their models: they were not run here. All other rows are measured here, in per cent of test
-digits, with 95 % intervals over these; one model and one seed each. The shares are the rivals'. ★ marks the way that is best
-on validation digits: nothing was chosen on test digits. Calibration and recovery see unlabelled training digits only."""
+ABOUT = """The data is in `docs/results/rivals`. Rows in italics are **published** figures, as their papers print them, of
+their models: they were not run here. All other rows are measured here, in per cent of test digits, with 95 % intervals over
+these; one model and one seed each. The shares are the rivals'. ★ marks the way that is best on validation digits: nothing
+was chosen on test digits. Calibration and recovery see unlabelled training digits only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +57,16 @@ def render(data: Path, page: Path, comparisons: Iterable[Comparison], effort: Ef
     """Write the page from the folders of the comparisons below `data`. What stands between the marks of the reading is
     kept."""
     made = [Made.load(comparison, data / comparison.name, effort) for comparison in comparisons]
-    parts = [HEAD, kept_reading(page), _differences(made), *map(_section, made)]
+    parts = [_head(made, effort), kept_reading(page), _differences(made), *map(_section, made)]
     with atomic_path(page) as temporary:
         temporary.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
     return page
+
+
+def _head(made: Iterable[Made], effort: Effort) -> str:
+    names = ",".join(one.comparison.name for one in made)
+    options = {"models": names, "examples": effort.examples, "recover-steps": effort.recover_steps}
+    return f"# Rivals\n\nMade by `{command('aire reproduce rivals -o docs', options)}`.\n{ABOUT}"
 
 
 def _section(made: Made) -> str:
