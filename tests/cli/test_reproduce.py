@@ -37,3 +37,10 @@ def test_what_is_missing_is_said_before_the_work(aire, zoo, tmp_path):
         assert code == 1
         assert mention in err
     assert not (tmp_path / "docs").exists()
+
+
+def test_rivals_are_refused_before_the_work(aire, tmp_path):
+    code, _, err = aire("reproduce", "rivals", "-o", tmp_path / "docs", "--model", "s6=run")
+    assert code == 1
+    assert "No rival is compared with 's6'" in err
+    assert not (tmp_path / "docs").exists()

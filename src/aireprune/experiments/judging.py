@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from torch import nn
 
-from aireprune.experiments.cells import LayerCount, Result, pack
-from aireprune.experiments.pruner import Pruner, SmallModel, sweep_inputs
+from aireprune.experiments.cells import Key, LayerCount, Result, pack
+from aireprune.experiments.pruner import Pruner, sweep_inputs
 from aireprune.experiments.request import FULL, Cell, SweepRequest
+from aireprune.pruning.plan import Plan
 from aireprune.tasks.base import Task
 from aireprune.tasks.evaluate import per_example_of_copies
 
@@ -28,16 +29,19 @@ class Judge:
         small = [None if cell == FULL else self._pruner(cell) for cell in cells]
         models = [self._pruner.source.module if one is None else one.model for one in small]
         validation, test = (per_example_of_copies(models, self._task, part) for part in (self._validation, self._test))
-        return [_result(*found) for found in zip(cells, models, small, zip(validation, test, strict=True), strict=True)]
+        return [
+            result_of(cell.key, model, None if one is None else one.plan, metric)
+            for cell, model, one, metric in zip(cells, models, small, zip(validation, test, strict=True), strict=True)
+        ]
 
 
-def _result(cell: Cell, model: nn.Module, small: SmallModel | None, metric: tuple[np.ndarray, np.ndarray]) -> Result:
-    """small: None for the full model. metric: of every validation and of every test example."""
+def result_of(key: Key, model: nn.Module, plan: Plan | None, metric: tuple[np.ndarray, np.ndarray]) -> Result:
+    """plan: None for the full model. metric: of every validation and of every test example."""
     validation, test = metric
-    layers = () if small is None else small.plan.layers
+    layers = () if plan is None else plan.layers
     return Result(
-        key=cell.key,
-        removed=0.0 if small is None else small.plan.achieved_ratio,
+        key=key,
+        removed=0.0 if plan is None else plan.achieved_ratio,
         layers=tuple(LayerCount(layer.name, len(layer.kept), layer.states) for layer in layers),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         validation=float(validation.mean()),

@@ -1,7 +1,8 @@
 """Which forwards of the modules of `aireprune.models.diagonal` one operator can replace, and what it is given.
 
-Every function returns None where the module's own equations have to run: where a gradient is wanted, off the CPU, and
-where a part is in training, has been replaced, or has a hook, which sees what goes in or comes out and may keep it.
+Every function returns None where the module's own equations have to run: off the CPU, where a part has been replaced or
+has a hook, which sees what goes in or comes out and may keep it, and, but for `trained_block`, where a gradient is wanted
+or a part is in training.
 
 `stock`, a class attribute, names the classes of a module's parts as long as none has been replaced. It holds for the
 class that states it, not for subclasses, which may have other equations.
@@ -18,6 +19,7 @@ from torch.nn.modules import module as torch_module
 
 from aireprune.kernels.inputs import forward_mode
 from aireprune.kernels.s5 import s5_block
+from aireprune.kernels.s5_training import Given, s5_training_block
 
 SLICE = 24 << 20  # bytes of activations that pass through all layers at a time; memory used again faults no pages
 
@@ -48,6 +50,63 @@ def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | No
     some_lengths = [None] * slices if lengths is None else lengths.tensor_split(slices)
     return torch.cat(
         [_features(model, part, some) for part, some in zip(x.tensor_split(slices), some_lengths, strict=True)]
+    )
+
+
+def trained_block(block: Any, z: Tensor) -> Tensor | None:
+    """An S5 or LRU block in training, with a batch norm before the layer and a half_glu2 gate: z (b, L, h) -> (b, L, h)."""
+    if not (_is_cpu_training(z, block) and _is_trained_whole(block)):
+        return None
+    norm, layer = block.norm, block.seq
+    factors = [block.drop.factor(z) for _ in range(2)]
+    first, second = (z.new_ones(len(z), z.shape[2]) if factor is None else factor[:, 0] for factor in factors)
+    moments = torch.empty(2, z.shape[2], dtype=z.dtype)
+    given = Given(eps=norm.eps, first=first, second=second, mean=moments[0], variance=moments[1])
+    lam, b, c = layer.in_real_numbers()
+    system = [part.to(z.dtype) for part in (lam.real, lam.imag, b, c)]
+    gate = block.out2
+    out = s5_training_block(z, given, (norm.weight, norm.bias), system, layer.D, (gate.weight, gate.bias))
+    _remember(norm, given, z.shape[0] * z.shape[1])
+    return out
+
+
+@torch.no_grad()
+def _remember(norm: nn.BatchNorm1d, given: Given, count: int) -> None:
+    """The running statistics of a batch norm, as torch updates them; their variance is the unbiased one."""
+    assert norm.momentum is not None
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    norm.running_mean.lerp_(given.mean, norm.momentum)
+    norm.running_var.lerp_(given.variance * (count / (count - 1)), norm.momentum)
+    norm.num_batches_tracked.add_(1)
+
+
+def _is_cpu_training(z: Tensor, block: nn.Module) -> bool:
+    exact = z.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+    plain = not (torch.compiler.is_compiling() or forward_mode() or torch._C._are_functorch_transforms_active())
+    return z.device.type == "cpu" and exact and plain and z.shape[0] * z.shape[1] > 1 and _wants_gradient(z, block)
+
+
+def _is_trained_whole(block: Any) -> bool:
+    """Whether every part is stock, without hooks on gradients either, and what the operator computes is what they are."""
+    norm, kinds = block.norm, _kinds(block)
+    return (
+        kinds is not None
+        and all(
+            _is_stock(part, kinds.get(name, ())) and not part._backward_hooks and not part._backward_pre_hooks
+            for name, part in block.named_children()
+        )
+        and block.activation == "half_glu2"
+        and block.prenorm
+        and block.seq.modes > 0
+        and isinstance(norm, nn.BatchNorm1d)
+        and norm.training
+        and norm.weight is not None
+        and norm.running_mean is not None
+        and norm.momentum is not None
+        and block.out2.bias is not None
+        and all(p.dtype == norm.weight.dtype for p in block.parameters())
     )
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aireprune.kernels.s5_dispatch import fused_block, fused_features, fused_layer
+from aireprune.kernels.s5_dispatch import fused_block, fused_features, fused_layer, trained_block
 from aireprune.kernels.scan import diagonal_scan
 from aireprune.models.dropout import TimeDropout
 from aireprune.models.encoder import encoded
@@ -83,11 +83,15 @@ class DiagonalLayer(nn.Module, ABC):
             return u * self.D
         if (y := fused_layer(self, u)) is not None:
             return y
-        lam, b_bar = self.discrete()
-        bu = u @ torch.cat([b_bar.real, b_bar.imag]).to(u.dtype).T  # (b, L, 2P)
-        x = diagonal_scan(lam, bu, self.bidirectional)  # (b, L, d, 2P)
-        c = torch.cat([part for c in self.readouts() for part in (c[..., 0], -c[..., 1])], dim=1)  # (h, d * 2P)
-        return x.flatten(2) @ (self.readout_scale * c).to(u.dtype).T + u * self.D
+        lam, b, c = self.in_real_numbers()
+        x = diagonal_scan(lam, u @ b.to(u.dtype).T, self.bidirectional)  # (b, L, d, 2P)
+        return x.flatten(2) @ c.to(u.dtype).T + u * self.D
+
+    def in_real_numbers(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Poles (P,), still complex; [Re B; Im B] (2P, h); readouts (h, 2P d) of [Re x | Im x] of every direction."""
+        lam, b = self.discrete()
+        c = torch.cat([part for c in self.readouts() for part in (c[..., 0], -c[..., 1])], dim=1)
+        return lam, torch.cat([b.real, b.imag]), self.readout_scale * c
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -131,7 +135,7 @@ class DiagonalBlock(nn.Module):
         return self.drop((y if self.activation == "half_glu2" else g) * torch.sigmoid(self.out2(g)))
 
     def forward(self, z: Tensor) -> Tensor:
-        if (fused := fused_block(self, z)) is not None:
+        if (fused := fused_block(self, z)) is not None or (fused := trained_block(self, z)) is not None:
             return fused
         out = z + self.gate(self.seq(self.norm(z) if self.prenorm else z))
         return out if self.prenorm else self.norm(out)

@@ -13,8 +13,13 @@ class TimeDropout(nn.Module):
         super().__init__()
         self.p = p
 
-    def forward(self, x: Tensor) -> Tensor:
+    def factor(self, x: Tensor) -> Tensor | None:
+        """What x is multiplied by, (b, 1, h); None where nothing is dropped."""
         if not self.training or self.p == 0:
-            return x
+            return None
         keep = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= self.p
-        return x * (keep.to(x.dtype) / (1 - self.p))
+        return keep.to(x.dtype) / (1 - self.p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        factor = self.factor(x)
+        return x if factor is None else x * factor

@@ -17,3 +17,12 @@ def test_a_row_per_implementation(aire):
     document = json.loads(aire("bench", "train", *SMALL, "--json")[1])
     assert {"ours", "eager associative scan"} <= set(document["seconds"])
     assert all(name in out for name in document["seconds"])
+
+
+def test_a_whole_classifier(aire):
+    code, out, err = aire("bench", "train", *SMALL, "--layers", 2)
+    assert code == 0, err
+    assert "an S5 classifier of 2 blocks, batch 1, length 16, h 4, n 4" in out
+    document = json.loads(aire("bench", "train", *SMALL, "--layers", 2, "--json")[1])
+    assert document["layers"] == 2
+    assert {"ours", "ours, block not fused"} <= set(document["seconds"])

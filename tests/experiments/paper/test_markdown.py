@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aireprune.experiments.paper.markdown import command, mark, table, with_interval
+from aireprune.experiments.paper.markdown import command, kept_reading, mark, table, with_interval
 from aireprune.experiments.summary import Summary
 
 SUMMARY = Summary.load(Path(__file__).parents[3] / "docs" / "results" / "image-s5" / "summary.json")
@@ -29,3 +29,10 @@ def test_marks_say_what_is_better_by_the_metric():
     assert mark(SUMMARY, low, low) == ""
     bits = replace(SUMMARY, metric="bits per byte")
     assert mark(bits, low + 1, high + 1.5) == " ▲"
+
+
+def test_what_a_person_wrote_is_kept(tmp_path):
+    page = tmp_path / "page.md"
+    assert kept_reading(page) == "<!-- reading -->\n\n<!-- end of reading -->"
+    page.write_text("# Old\n<!-- reading -->\nMine.\n<!-- end of reading -->\nrest")
+    assert kept_reading(page) == "<!-- reading -->\nMine.\n<!-- end of reading -->"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from aireprune.experiments.statistics import paired_p_value
 from aireprune.experiments.summary import Full, Point, Summary
 
 SIGNIFICANT = 0.01
+BEGIN, END = "<!-- reading -->", "<!-- end of reading -->"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -35,3 +37,10 @@ def mark(summary: Summary, mine: np.ndarray, base: np.ndarray) -> str:
     if paired_p_value(mine, base) >= SIGNIFICANT:
         return ""
     return " ▲" if (mine.mean() > base.mean()) == summary.accuracy else " ▽"
+
+
+def kept_reading(page: Path) -> str:
+    """What a person wrote between the marks of an existing page, as it is; empty marks on a new page."""
+    old = page.read_text(errors="replace") if page.is_file() else ""
+    inside = old.partition(BEGIN)[2].partition(END)[0].strip() if END in old.partition(BEGIN)[2] else ""
+    return f"{BEGIN}\n{inside}\n{END}"

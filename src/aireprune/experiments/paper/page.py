@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aireprune.experiments.figures import curves, profile, save_picture
-from aireprune.experiments.paper.markdown import command, table
+from aireprune.experiments.paper.markdown import command, kept_reading, table
 from aireprune.experiments.paper.models import DROP, EXAMPLES, ZooModel
 from aireprune.experiments.paper.paper import safe_in_paper
 from aireprune.experiments.paper.reproduction import TABLE_FAMILIES, Reproduction
@@ -21,13 +21,11 @@ from aireprune.experiments.paper.tables import (
 from aireprune.experiments.stored import number, read_object, text, understood
 from aireprune.files.writing.atomic import atomic_path
 
-BEGIN, END = "<!-- reading -->", "<!-- end of reading -->"
-
 
 def render(wanted: Reproduction) -> Path:
     """Write OUT/results.md and the pictures. What stands between the marks of the reading is kept."""
     summaries = {model.name: wanted.summary(model) for model in wanted.models} if wanted.sweeps else {}
-    parts = [_head(wanted.recipe), _reading(wanted.page), _models(wanted), *_sections(wanted, summaries)]
+    parts = [_head(wanted.recipe), kept_reading(wanted.page), _models(wanted), *_sections(wanted, summaries)]
     with atomic_path(wanted.page) as temporary:
         temporary.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
     return wanted.page
@@ -75,13 +73,6 @@ retrained. Safe ratio: the largest of 10, 20, … 90 % that costs at most {drop}
 byte) on validation examples, with every smaller ratio within the bound too. Everything shown is measured on test examples
 that no choice has seen ({counts}); brackets are 95 % intervals. The paper's figures are of another scale
 (Long Range Arena, models of up to 512 features, an H100) and stand beside ours only for the pattern."""
-
-
-def _reading(page: Path) -> str:
-    """What a person wrote between the marks, as it is; empty marks on a new page."""
-    old = page.read_text(errors="replace") if page.is_file() else ""
-    inside = old.partition(BEGIN)[2].partition(END)[0].strip() if END in old.partition(BEGIN)[2] else ""
-    return f"{BEGIN}\n{inside}\n{END}"
 
 
 def _models(wanted: Reproduction) -> str:

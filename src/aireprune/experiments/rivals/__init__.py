@@ -1,0 +1,1 @@
+"""Methods that change training, or that drop states by measured energy, beside pruning after training."""
