@@ -9,7 +9,7 @@ channel by itself: with S the power spectrum of what the channel reads in the fu
 
 is minimised over the poles lam by L-BFGS, the gains g and the feedthrough d being solved for inside (variable
 projection). Then readouts are calibrated again, as for the poles that the reduced model had. Printed are the distances
-of both from the full model on held-out inputs.
+of both from the full model on held-out inputs, and their accuracy on test examples.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ def main() -> None:
     parser.add_argument("reduced")
     parser.add_argument("--task", required=True)
     parser.add_argument("--config", help="what the file of the full model does not say, as JSON")
-    parser.add_argument("--count", type=int, default=256)
+    parser.add_argument("--count", type=int, default=256, help="inputs to calibrate with")
+    parser.add_argument("--examples", type=int, default=2000, help="of the test split")
     args = parser.parse_args()
     full, reduced = open_module(aireprune.load(args.full, config=args.config)), aireprune.load(args.reduced)
     inputs = task_inputs(load_task(args.task), args.count)
@@ -159,8 +160,12 @@ def main() -> None:
             with torch.enable_grad():
                 refine(response(layer, full.arrays), moved, number, power[layer.name])
     for name, model in (("as they were", open_module(reduced)), ("moved", moved)):
-        found = judged(full, calibrate(subject, model, inputs), inputs)
-        print(f"poles {name}: outputs differ by {found.output:.1%}, divergence {found.divergence:.4f} nats")
+        fitted = calibrate(subject, model, inputs)
+        found = judged(full, fitted, inputs)
+        accuracy = aireprune.evaluate(fitted, task=args.task, count=args.examples).score.metric.value
+        print(
+            f"poles {name}: outputs differ by {found.output:.1%}, divergence {found.divergence:.4f} nats; {accuracy:.2%} right"
+        )
 
 
 if __name__ == "__main__":
