@@ -164,7 +164,7 @@ def main() -> None:
         found = judged(full, fitted, inputs)
         accuracy = aireprune.evaluate(fitted, task=args.task, count=args.examples).score.metric.value
         print(
-            f"poles {name}: outputs differ by {found.output:.1%}, divergence {found.divergence:.4f} nats; {accuracy:.2%} right"
+            f"poles {name}: outputs differ by {found.output:.1%}, divergence {found.divergence:.4f} nats, {accuracy:.2%}"
         )
 
 
