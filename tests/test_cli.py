@@ -13,7 +13,20 @@ from aireprune import cli
 from aireprune.errors import AireError
 
 COMMANDS = (
-    *("inspect", "score", "methods", "tasks", "zoo", "prune", "eval", "certify", "convert", "export", "report"),
+    *(
+        "inspect",
+        "score",
+        "methods",
+        "targets",
+        "tasks",
+        "zoo",
+        "prune",
+        "eval",
+        "certify",
+        "convert",
+        "export",
+        "report",
+    ),
     *("explore", "demo", "train", "sweep", "sweep", "reproduce", "bench"),
 )
 HELP = """

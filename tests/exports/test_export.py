@@ -69,9 +69,9 @@ def test_half_precision_is_exported_in_single(tmp_path):
 
 
 def test_a_file_that_differs_is_not_kept(tmp_path, monkeypatch):
-    from aireprune.exports.onnx import diagonal
+    from aireprune.exports.onnx import chunks
 
-    monkeypatch.setattr(diagonal, "from_before", lambda size, reverse=False: np.zeros(size, int))
+    monkeypatch.setattr(chunks, "from_before", lambda size, reverse=False: np.zeros(size, int))
     with pytest.raises(AireError, match=r"In onnxruntime the file gives other outputs.*was not kept"):
         aireprune.export(small_models.s5(), tmp_path / "new" / "model.onnx")
     assert list(tmp_path.iterdir()) == []
