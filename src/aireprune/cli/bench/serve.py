@@ -34,22 +34,23 @@ def serve(
     if json:
         print_json(result)
         return
-    title = (
-        f"One text, {layers} layers, {result['threads']} threads: a prompt of {length} tokens, and each token after it"
+    say(
+        f"One text, {layers} layers, {result['threads']} threads: a prompt of {length} tokens, and each token after it."
     )
-    columns = ("model", "", "prompt", "times ours", "token", "times ours", "logits differ by")
-    say(table(title, columns, _rows(result)))
+    columns = ("", "prompt", "times ours", "token", "times ours", "logits")
+    for model, found in result["models"].items():
+        say(table(model, columns, _rows(found)))
+    say("logits: how far they are from those of transformers, relative to the largest.")
     for name, reason in result["absent"].items():
         say(f"{name} was not measured: {reason}.")
 
 
-def _rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for model, found in result["models"].items():
-        prompt, token, difference = found["prefill"], found["decode"], found["difference"]
-        for engine, seconds in prompt["seconds"].items():
-            cells = (milliseconds(seconds, 0), spread(prompt["times ours"].get(engine)))
-            decoding = (milliseconds(token["seconds"][engine], 1), spread(token["times ours"].get(engine)))
-            apart = f"{difference[engine]:.0e}" if engine in difference else ""
-            rows.append((model, engine, *cells, *decoding, apart))
+    prompt, token, difference = found["prefill"], found["decode"], found["difference"]
+    for engine, seconds in prompt["seconds"].items():
+        cells = (milliseconds(seconds, 0), spread(prompt["times ours"].get(engine)))
+        decoding = (milliseconds(token["seconds"][engine], 1), spread(token["times ours"].get(engine)))
+        apart = f"{difference[engine]:.0e}" if engine in difference else ""
+        rows.append((engine, *cells, *decoding, apart))
     return rows
