@@ -10,7 +10,7 @@ import matplotlib
 import pytest
 
 from aireprune import zoo
-from aireprune.experiments.paper import models, page
+from aireprune.experiments.paper import markdown, models
 from aireprune.experiments.paper.page import render
 from aireprune.experiments.paper.reproduction import plan_reproduction
 from aireprune.experiments.paper.run import gather
@@ -55,6 +55,6 @@ def test_the_page_holds_every_table_and_picture(small_zoo, tmp_path, monkeypatch
             assert f"results/{name}/{kind}.svg" in text
             ET.parse(wanted.data / name / f"{kind}.svg")
     assert "aire epsilon=0.01" in text
-    written = text.replace(f"{page.BEGIN}\n", f"{page.BEGIN}\n## Reading\n\nAs expected.")
+    written = text.replace(f"{markdown.BEGIN}\n", f"{markdown.BEGIN}\n## Reading\n\nAs expected.")
     wanted.page.write_text(written)
     assert render(wanted).read_text() == written
