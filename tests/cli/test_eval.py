@@ -67,6 +67,7 @@ def test_beside_the_full_model(aire, models, text):
     assert f"Difference in bits per byte: {against['difference']['value']:+.4f} (" in out
     assert f"{100 * against['agreement']['value']:.2f} % of the next tokens are the same" in out
     assert f"divergence from full: {against['divergence']['value']:.4f} nats" in out
+    assert f"Next: aire report {small} --against {full} -o report.html" in out
     assert json.loads(document)["full"] == str(full)
 
 

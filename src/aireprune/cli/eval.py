@@ -58,3 +58,5 @@ def eval(
     if against is None:
         on = f"--task {task}" if text is None else f"--text {text}"
         next_step(f"aire prune {ckpt} -o OUT --max-drop 1 {on}, then: aire eval OUT --against {ckpt} {on}")
+    else:
+        next_step(f"aire report {ckpt} --against {against} -o report.html")
