@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE :=  # where it is set, every process of the tests compiles our sources again
 
 .PHONY: demo test lint types tests docs package faults clean
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from aireprune import embedded
 from aireprune.errors import AireError
 from aireprune.families import FAMILIES, find_layers
 from aireprune.models.arrays import ModuleArrays, module_config
-from aireprune.models.editing import resize_module
+from aireprune.models.editing import _copied, resize_module
 from aireprune.pruning.source import open_module
 from aireprune.zoo import FOLDER as ZOO
 
@@ -167,3 +168,37 @@ def test_a_pruned_model_shows_its_state_counts(path, word):
     shown = re.findall(rf"{word}=(\d+)", repr(small))  # torch writes equal layers once
     assert {int(count) for count in shown} == set(counts)
     assert repr(small) != repr(model)
+
+
+class Counted(nn.Linear):
+    """A module that has a say in how it is copied."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "copies": getattr(self, "copies", 0) + 1}
+
+
+def test_a_copy_is_what_deepcopy_makes() -> None:
+    shared = nn.Linear(3, 3)
+    model: Any = nn.Sequential(shared, nn.BatchNorm1d(3), nn.Sequential(shared, Counted(3, 3)), nn.ReLU())
+    model.nothing = None
+    model[1].register_module("absent", None)
+    model.facts = {"sizes": [1, 2], "shared": shared}
+    model[1].weight.mark = "kept"
+    model[0].register_forward_hook(lambda module, given, out: out + 1)
+    ours, theirs = _copied(model, {}), copy.deepcopy(model)
+    assert list(vars(ours)) == list(vars(theirs))
+    for (name, mine), (other_name, other) in zip(ours.named_modules(), theirs.named_modules(), strict=True):
+        assert (name, type(mine)) == (other_name, type(other))
+        assert {key: type(value) for key, value in vars(mine).items()} == {
+            key: type(value) for key, value in vars(other).items()
+        }
+    assert ours[0] is ours[2][0] is ours.facts["shared"]
+    assert ours[0] is not shared
+    assert ours.facts["sizes"] is not model.facts["sizes"]
+    assert ours[2][1].copies == theirs[2][1].copies == 1
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x), rtol=0, atol=0)
+    with torch.no_grad():
+        ours[0].weight.zero_()
+    assert model[0].weight.abs().sum() > 0

@@ -12,6 +12,7 @@ from torch_checks import check_compiled_and_exported_model, check_forward_mode, 
 import aireprune
 from aireprune.errors import AireError
 from aireprune.families import find_layers
+from aireprune.models import mamba2
 from aireprune.models.arrays import ModuleArrays
 from aireprune.models.mamba2 import Mamba2Model, initialize
 from aireprune.models.mamba2_config import Mamba2Config
@@ -234,3 +235,22 @@ def test_what_is_not_our_layout():
     shapes = {name: tuple(t.shape) for name, t in small().state_dict().items() if name != "layers.1.norm.weight"}
     with pytest.raises(AireError, match=r"not a Mamba-2 in our layout: tensor layers\.1\.norm\.weight is missing"):
         Mamba2Config.infer(shapes, 2)
+
+
+def test_a_layer_learns_as_one_function_unless_its_norm_is_watched(monkeypatch):
+    """The gradients are the same either way."""
+    model = initialize(Mamba2Model(Mamba2Config(1, 3, 8, 2, d_state=5, head_dim=4, n_groups=2)))
+    x, calls = torch.randn(2, 60, 1, generator=torch.Generator().manual_seed(0)), []
+    layer = mamba2.mamba2_training
+    monkeypatch.setattr(mamba2, "mamba2_training", lambda *given: calls.append(1) or layer(*given))
+
+    def gradients():
+        return torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+
+    found = gradients()
+    assert len(calls) == 2
+    for each in model.layers:
+        each.norm.register_forward_hook(lambda *seen: None)
+    for one, other in zip(found, gradients(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert len(calls) == 2

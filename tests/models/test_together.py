@@ -47,13 +47,20 @@ def test_outputs_are_those_of_every_model_alone(family):
 
 def test_what_is_shared_runs_once(monkeypatch):
     model = new_model(CONFIGS["s5"], 0).eval()
-    runs = []
-    whole = together.fused_block
-    monkeypatch.setattr(together, "fused_block", lambda *given: runs.append(given[0]) or whole(*given))
-    with torch.inference_mode():
-        Together(copies(model))(torch.randint(0, 7, (2, 9)), None)
-    # the full model and the one with another head share 3 layers, the two small ones theirs, the last shares none
-    assert len(runs) == 3 + 3 + 3
+    for length in (9, 9000):  # in cache, and too long for it
+        runs = []
+        block, blocks = together.fused_block, together.run_ready
+        monkeypatch.setattr(together, "fused_block", lambda *given, run=block, told=runs: told.append(1) or run(*given))
+        monkeypatch.setattr(
+            together,
+            "run_ready",
+            lambda ready, *given, run=blocks, told=runs: told.append(len(ready.modes)) or run(ready, *given),
+        )
+        with torch.inference_mode():
+            Together(copies(model))(torch.randint(0, 7, (4, length)), None)
+        # the full model and the one with another head share 3 layers, the two small ones theirs, the last shares none
+        assert runs == ([3, 3, 3] if length == 9 else [1] * 9)
+        monkeypatch.undo()
 
 
 def test_a_watched_model_runs_as_a_whole():

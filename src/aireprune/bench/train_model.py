@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from aireprune.bench.s5_jax import JAX, jax_step
 from aireprune.experiments.timing import medians, speedup, take_turns
+from aireprune.memory import freed_memory_kept
 from aireprune.models.dropout import TimeDropout
 from aireprune.models.s5 import S5Model, initialize
 from aireprune.models.s5_config import S5Config
@@ -34,7 +35,8 @@ def bench_train_model(config: S5Config, batch: int, length: int, repeats: int) -
     torch.manual_seed(0)
     model = initialize(S5Model(config)).train()
     calm = {name: step() for name, step in _steps(_without_dropout(model), x, y).items()}
-    times = take_turns(_steps(model, x, y), repeats)
+    with freed_memory_kept():  # as in training
+        times = take_turns(_steps(model, x, y), repeats)
     return {
         "batch": batch,
         "length": length,

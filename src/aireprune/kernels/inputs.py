@@ -24,6 +24,13 @@ def needs_grad(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
+def learns_here(u: Tensor, *weights: Tensor | None) -> bool:
+    """Whether gradients are wanted of an ordinary call on the CPU, in one precision: what hand-written steps are for."""
+    one_kind = u.dtype in (torch.float32, torch.float64) and all(w is None or w.dtype == u.dtype for w in weights)
+    plain = not (torch.compiler.is_compiling() or forward_mode() or torch._C._are_functorch_transforms_active())
+    return u.device.type == "cpu" and one_kind and plain and u.shape[0] * u.shape[1] > 0 and needs_grad(u, *weights)
+
+
 def dense(t: Tensor) -> Any:
     """The tensor as a contiguous array, without a copy if it is one already. Calls are avoided: each costs a microsecond."""
     if t.requires_grad:

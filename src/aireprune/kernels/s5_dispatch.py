@@ -2,7 +2,7 @@
 
 Every function returns None where the module's own equations have to run: off the CPU, where a part has been replaced or
 has a hook, which sees what goes in or comes out and may keep it, and, but for `trained_block`, where a gradient is wanted
-or a part is in training.
+or a part is in training. `trained_block` is for gradients only.
 
 `stock`, a class attribute, names the classes of a module's parts as long as none has been replaced. It holds for the
 class that states it, not for subclasses, which may have other equations.
@@ -19,6 +19,7 @@ from torch.nn.modules import module as torch_module
 
 from aireprune.kernels.inputs import forward_mode
 from aireprune.kernels.s5 import s5_block
+from aireprune.kernels.s5_stack import Words, block_arguments, fits, make_ready, run_ready
 from aireprune.kernels.s5_training import Given, s5_training_block
 
 SLICE = 24 << 20  # bytes of activations that pass through all layers at a time; memory used again faults no pages
@@ -41,7 +42,7 @@ def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | No
 
     Nobody sees what passes between the layers, so they overwrite it, and a batch comes in slices that fit SLICE.
     """
-    if not _is_unseen(model, x):
+    if not is_unseen(model, x):
         return None
     size = x.shape[0] * x.shape[1] * model.config.h * model.encoder.weight.element_size()
     slices = 1 if model.config.mode == "tokens" else min(len(x), -(-size // SLICE))
@@ -54,19 +55,26 @@ def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | No
 
 
 def trained_block(block: Any, z: Tensor) -> Tensor | None:
-    """An S5 or LRU block in training, with a batch norm before the layer and a half_glu2 gate: z (b, L, h) -> (b, L, h)."""
+    """An S5 or LRU block that learns, with a batch norm before the layer and a half_glu2 or full_glu gate: z (b, L, h) ->
+    (b, L, h). The norm takes the moments of the batch or, in evaluation mode, those that it remembers."""
     if not (_is_cpu_training(z, block) and _is_trained_whole(block)):
         return None
     norm, layer = block.norm, block.seq
     factors = [block.drop.factor(z) for _ in range(2)]
     first, second = (z.new_ones(len(z), z.shape[2]) if factor is None else factor[:, 0] for factor in factors)
     moments = torch.empty(2, z.shape[2], dtype=z.dtype)
-    given = Given(eps=norm.eps, first=first, second=second, mean=moments[0], variance=moments[1])
+    if not norm.training:
+        moments[0], moments[1] = norm.running_mean, norm.running_var
+    given = Given(
+        eps=norm.eps, first=first, second=second, mean=moments[0], variance=moments[1], frozen=not norm.training
+    )
     lam, b, c = layer.in_real_numbers()
     system = [part.to(z.dtype) for part in (lam.real, lam.imag, b, c)]
-    gate = block.out2
-    out = s5_training_block(z, given, (norm.weight, norm.bias), system, layer.D, (gate.weight, gate.bias))
-    _remember(norm, given, z.shape[0] * z.shape[1])
+    gates = _gates(block)
+    gate = torch.cat([each.weight for each in gates]), torch.cat([each.bias for each in gates])
+    out = s5_training_block(z, given, (norm.weight, norm.bias), system, layer.D, gate)
+    if norm.training:
+        _remember(norm, given, z.shape[0] * z.shape[1])
     return out
 
 
@@ -97,15 +105,14 @@ def _is_trained_whole(block: Any) -> bool:
             _is_stock(part, kinds.get(name, ())) and not part._backward_hooks and not part._backward_pre_hooks
             for name, part in block.named_children()
         )
-        and block.activation == "half_glu2"
+        and block.activation in ("half_glu2", "full_glu")
         and block.prenorm
         and block.seq.modes > 0
         and isinstance(norm, nn.BatchNorm1d)
-        and norm.training
         and norm.weight is not None
         and norm.running_mean is not None
-        and norm.momentum is not None
-        and block.out2.bias is not None
+        and not (norm.training and norm.momentum is None)
+        and all(gate.bias is not None for gate in _gates(block))
         and all(p.dtype == norm.weight.dtype for p in block.parameters())
     )
 
@@ -152,7 +159,8 @@ def _is_whole(block: Any) -> bool:
     )
 
 
-def _is_unseen(model: Any, x: Tensor) -> bool:
+def is_unseen(model: Any, x: Tensor) -> bool:
+    """Whether encoder and blocks are stock, nobody watches what passes between them and no gradient is wanted."""
     kinds = _kinds(model)
     return (
         kinds is not None
@@ -164,26 +172,32 @@ def _is_unseen(model: Any, x: Tensor) -> bool:
     )
 
 
+def words(encoder: nn.Linear, x: Tensor) -> Words | None:
+    """Tokens (b, L) on the CPU and the table that they are looked up in; None if these are none, or not in the table."""
+    if x.dtype not in (torch.int64, torch.int32, torch.uint8) or x.device.type != "cpu" or not x.numel():
+        return None
+    lowest, highest = x.aminmax()
+    if lowest < 0 or highest >= encoder.weight.shape[1]:
+        return None
+    return Words((encoder.weight.T + encoder.bias).contiguous(), x.long())
+
+
 def _features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor:
-    """The features of a slice of the batch; all layers work in the same memory."""
-    z: Tensor = model.encode(x)
+    """The features of a slice of the batch; all layers work in the same memory, short sequences in cache."""
+    known = words(model.encoder, x)
+    entering: Tensor | Words = model.encode(x) if known is None else known
+    if fits(model.layers, entering):
+        counted = None if model.config.mode == "tokens" else lengths
+        z = run_ready(make_ready(model.layers), entering, counted)
+        features: Tensor = model.pool(z, lengths, cleared=counted is not None)
+        return features
+    z = entering.looked_up() if isinstance(entering, Words) else entering
     for block in model.layers:
         z = _run_block(block, z, reuse=True)
-    features: Tensor = model.pool(z, lengths)
-    return features
+    pooled: Tensor = model.pool(z, lengths)
+    return pooled
 
 
 def _run_block(block: Any, z: Tensor, reuse: bool) -> Tensor:
     """The operator on the weights as they are at this call."""
-    norm, batch = block.norm, isinstance(block.norm, nn.BatchNorm1d)
-    statistics = (norm.running_mean, norm.running_var) if batch else ()
-    return s5_block(
-        z,
-        **block.seq.operator_arguments(),
-        activation=block.activation,
-        gates=[(gate.weight, gate.bias) for gate in _gates(block)],
-        norm=("pre" if block.prenorm else "post") + ("_batch" if batch else "_layer"),
-        norm_weights=[norm.weight, norm.bias, *statistics],
-        eps=norm.eps,
-        reuse=reuse,
-    )
+    return s5_block(z, **block_arguments(block), reuse=reuse)

@@ -1,28 +1,32 @@
-"""An S5 or LRU block in training on the CPU: batch norm, layer, half_glu2 gate, dropout and residual with one hand-written
-backward pass.
+"""An S5 or LRU block in training on the CPU: batch norm, layer, gate, dropout and residual with one hand-written backward
+pass.
 
-Matrix products are torch's; the scans and all that lies between are numba kernels that pass over memory once. Shapes: b
-batch, L time, h features, P modes, d directions. The batch norm is never applied by itself: it is folded into B and D.
+Shapes: b batch, L time, h features, P modes, d directions, G numbers that the gate matrices give. The batch norm is never
+applied by itself: it is folded into B and D.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from aireprune.kernels.inputs import expect
-from aireprune.kernels.scan import fresh
+from aireprune.kernels.scan import CACHE_LINE, fresh
+
+_LOCAL = threading.local()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
     """What takes no gradient. eps: of the norm. first, second (b, h): factors of the dropouts after GELU and gate.
 
-    After the forward pass, mean and variance (h,) are those of the batch, biased.
+    frozen: mean and variance (h,) are given; otherwise the forward pass writes those of the batch there, biased.
     """
 
     eps: float
@@ -30,6 +34,7 @@ class Given:
     second: Tensor
     mean: Tensor
     variance: Tensor
+    frozen: bool = False
 
 
 def s5_training_block(
@@ -41,94 +46,128 @@ def s5_training_block(
     gate: tuple[Tensor, Tensor],
 ) -> Tensor:
     """z (b, L, h) -> (b, L, h). norm: weight and bias (h,). system: lam_re, lam_im (P,), [Re B; Im B] (2P, h), and the
-    readouts (h, 2P d) that multiply [Re x | Im x] of every direction. gate: weight (h, h) and bias (h,) of out2."""
-    h, p = z.shape[2], len(system[0])
+    readouts (h, 2P d) that multiply [Re x | Im x] of every direction. gate: weight (G, h) and bias (G,) of out2 (half_glu2,
+    G = h), or of out1 and out2 (full_glu, G = 2h)."""
+    h, p, gates = z.shape[2], len(system[0]), len(gate[0])
     expect(
-        "s5_training_block", z=(z, (*z.shape[:2], h)), b=(system[2], (2 * p, h)), d=(d, (h,)), gate=(gate[0], (h, h))
+        "s5_training_block",
+        z=(z, (*z.shape[:2], h)),
+        b=(system[2], (2 * p, h)),
+        d=(d, (h,)),
+        gate=(gate[0], (gates if gates in (h, 2 * h) else h, h)),
     )
     result: Tensor = _Block.apply(z, given, *norm, *system, d, *gate)
     return result
 
 
-def _like(z: Tensor) -> Tensor:
-    return fresh(z, *z.shape)
-
-
-def _rows(t: Tensor) -> Tensor:
-    """(b, L, w) -> (b L, w)."""
-    return t.view(-1, t.shape[2])
-
-
 class _Block(torch.autograd.Function):
-    """`s5_training_block`; saved are z, the states x, y, a and g."""
+    """`s5_training_block`; saved are z, B u, the states that enter chunks, y and the gates."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, given: Given, *weights: Tensor) -> Tensor:
         from aireprune.kernels.numba import s5_training as numba_block
-        from aireprune.kernels.numba import scan as numba_scan
+        from aireprune.kernels.numba.compile import threads
+        from aireprune.kernels.numba.gemm import padded
 
         norm_weight, norm_bias, lam_re, lam_im, b, c, d, gate, bias = (w.detach().contiguous() for w in weights)
         z = z.detach().contiguous()
-        batch, length, _ = z.shape
-        directions = c.shape[1] // len(b)
-        _batch_moments(z, given)
+        (batch, length, h), width, gates = z.shape, len(b), len(gate)
+        workers = min(threads(), batch)
+        if not given.frozen:
+            _batch_moments(z, given, workers)
         scale = norm_weight / torch.sqrt(given.variance + given.eps)
         shift = norm_bias - given.mean * scale
-        bu, x = fresh(z, batch, length, len(b)), fresh(z, batch, length, directions, len(b))
-        torch.addmm(b @ shift, _rows(z), (b * scale).T, out=_rows(bu))
-        numba_scan.scan_forward(lam_re.numpy(), lam_im.numpy(), bu.numpy(), x.numpy())
-        y, g, a, out = _like(z), _like(z), _like(z), _like(z)
-        torch.mm(x.view(-1, c.shape[1]), c.T, out=_rows(y))
-        arrays = [t.numpy() for t in (scale, shift, d, given.first)]
-        numba_block.activate(z.numpy(), *arrays, y.numpy(), g.numpy())
-        torch.addmm(bias, _rows(g), gate.T, out=_rows(a))
-        numba_block.close(z.numpy(), y.numpy(), a.numpy(), given.second.numpy(), out.numpy())
+        y, out, v = fresh(z, *z.shape), fresh(z, *z.shape), fresh(z, batch, length, gates)
+        bu = fresh(z, batch, length, int(padded(width, z.element_size())))
+        enters = z.new_empty(batch, -(-length // numba_block.CHUNK), c.shape[1])
+        room = numba_block.forward_room(length, h, width, gates, c.shape[1] // width, z.element_size())
+        numba_block.forward(
+            z.numpy(),
+            _arrays(lam_re, lam_im),
+            _arrays(b * scale, b @ shift),
+            c.numpy(),
+            _arrays(d * scale, d * shift),
+            _arrays(gate, bias),
+            _arrays(given.first, given.second),
+            gates > h,
+            _buffers(room, workers, z),
+            *_arrays(bu, enters, y, v, out),
+        )
         ctx.given = given
-        ctx.save_for_backward(z, x, y, g, a, scale, shift, *weights)
+        ctx.save_for_backward(z, bu, enters, y, v, scale, *weights)
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         from aireprune.kernels.numba import s5_training as numba_block
-        from aireprune.kernels.numba import scan as numba_scan
+        from aireprune.kernels.numba.compile import threads
 
-        z, x, y, g, a, scale, shift, *weights = ctx.saved_tensors
-        _, _, lam_re, lam_im, b, c, d, gate, _ = (w.detach().contiguous() for w in weights)
+        z, bu, enters, y, v, scale, *weights = ctx.saved_tensors
+        _, norm_bias, lam_re, lam_im, b, c, d, gate, _ = (w.detach().contiguous() for w in weights)
         given, grad = ctx.given, grad.contiguous()
-        batch, length, h = z.shape
-        dy, da, work, sums = _like(z), _like(z), _like(z), z.new_empty(2, batch, h)
-        numba_block.close_backward(
-            grad.numpy(), y.numpy(), a.numpy(), given.second.numpy(), dy.numpy(), da.numpy(), sums[0].numpy()
+        (batch, length, h), width, gates = z.shape, len(b), len(gate)
+        directions, workers = c.shape[1] // width, min(threads(), batch)
+        dz = fresh(z, *z.shape)
+        shapes = numba_block.sums_room(h, width, gates, directions, z.element_size())
+        sums = [np.zeros((workers, *shape), z.numpy().dtype) for shape in shapes]
+        numba_block.backward(
+            *_arrays(grad, z),
+            _arrays(bu, enters, y, v),
+            _arrays(lam_re, lam_im),
+            *_arrays((b * scale).T.contiguous(), c.T.contiguous(), d * scale, gate.T.contiguous()),
+            _arrays(given.first, given.second),
+            given.mean.numpy(),
+            gates > h,
+            _buffers(numba_block.backward_room(length, h, width, gates, z.element_size()), workers, z),
+            tuple(sums),
+            dz.numpy(),
         )
-        d_bias, d_gate = sums[0].sum(0), _rows(da).T @ _rows(g)
-        torch.mm(_rows(da), gate, out=_rows(work))
-        arrays = [t.numpy() for t in (z, y, scale, shift, given.first)]
-        numba_block.activate_backward(work.numpy(), *arrays, dy.numpy(), sums[0].numpy())
-        d_d, states = sums[0].sum(0), x.view(-1, c.shape[1])
-        d_c, dx = _rows(dy).T @ states, fresh(z, *x.shape)
-        torch.mm(_rows(dy), c, out=dx.view(-1, c.shape[1]))
-        dbu, d_lam = fresh(z, batch, length, len(b)), z.new_empty(batch, len(b))
-        numba_scan.scan_backward(lam_re.numpy(), lam_im.numpy(), x.numpy(), dx.numpy(), dbu.numpy(), d_lam.numpy())
-        d_b = torch.addr((_rows(dbu).T @ _rows(z)) * scale, _rows(dbu).sum(0), shift)
-        du = torch.mm(_rows(dbu), b, out=_rows(work)).view_as(z)
-        numba_block.norm_sums(du.numpy(), dy.numpy(), z.numpy(), d.numpy(), given.mean.numpy(), sums.numpy())
-        over, weighted = sums.sum(1)
+        d_gate, of_c, of_b, d_bias, of_y, of_yz, of_bu, d_lam = (torch.from_numpy(total).sum(0) for total in sums)
+        of_y, of_yz, of_bu, d_lam, d_bias = of_y[0], of_yz[0], of_bu[0], d_lam[0], d_bias[0]
+        d_gate, of_b = d_gate[:, :h], of_b[:, :h]
+        d_c = torch.cat([of_c[i * h : (i + 1) * h, :width] for i in range(directions)], dim=1)
+        over = of_bu @ b + d * of_y  # of du
+        weighted = (b * of_b).sum(0) + d * of_yz  # of du times z about its mean
         inverse = torch.rsqrt(given.variance + given.eps)
-        count = batch * length
-        centre, tilt = scale * over / count, scale * inverse.square() * weighted / count
-        arrays = [t.numpy() for t in (given.mean, scale, centre, tilt)]
-        numba_block.norm_backward(grad.numpy(), du.numpy(), z.numpy(), *arrays)
-        d_re, d_im = d_lam.sum(0).chunk(2)
-        return du, None, weighted * inverse, over, d_re, d_im, d_b, d_c, d_d, d_gate, d_bias
+        if not given.frozen:
+            count = batch * length
+            centre, tilt = scale * over / count, scale * inverse.square() * weighted / count
+            numba_block.norm_backward(*_arrays(dz, z, given.mean, centre, tilt), workers)
+        d_b = torch.addr(of_b * scale, of_bu, norm_bias)
+        d_d = scale * of_yz + norm_bias * of_y
+        d_re, d_im = d_lam.chunk(2)
+        return dz, None, weighted * inverse, over, d_re, d_im, d_b, d_c, d_d, d_gate, d_bias
 
 
-def _batch_moments(z: Tensor, given: Given) -> None:
+def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
+    return tuple(tensor.numpy() for tensor in tensors)
+
+
+def _buffers(shapes: Sequence[tuple[int, int]], workers: int, like: Tensor) -> tuple[np.ndarray, ...]:
+    """Arrays (workers, rows, width) that begin at cache lines, in memory that this Python thread's next call uses again.
+
+    Behind the last of them is a line more, which `outer` may read.
+    """
+    line = CACHE_LINE // like.element_size()
+    sizes = [-(-workers * rows * width // line) * line for rows, width in shapes]
+    needed = sum(sizes) + line
+    memory = getattr(_LOCAL, "memory", None)
+    if memory is None or memory.dtype != like.dtype or memory.numel() < needed or memory.numel() > 4 * needed:
+        memory = _LOCAL.memory = fresh(like, needed)
+    found, at = [], 0
+    for (rows, width), size in zip(shapes, sizes, strict=True):
+        found.append(memory[at : at + workers * rows * width].view(workers, rows, width).numpy())
+        at += size
+    return tuple(found)
+
+
+def _batch_moments(z: Tensor, given: Given, workers: int) -> None:
     """Mean and biased variance over batch and time, from those of every sequence."""
     from aireprune.kernels.numba import s5_training as numba_block
 
     means, squares = z.new_empty(len(z), z.shape[2]), z.new_empty(len(z), z.shape[2])
-    numba_block.moments(z.numpy(), means.numpy(), squares.numpy())
+    numba_block.moments(z.numpy(), workers, means.numpy(), squares.numpy())
     means, squares = means.double(), squares.double()
     mean = means.mean(0)
     variance = squares.sum(0) / (z.shape[0] * z.shape[1]) + (means - mean).square().mean(0)

@@ -7,6 +7,7 @@ kernels CUDA tensors; whatever is left gets the plain torch reference, which aut
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,16 @@ from aireprune.kernels.inputs import expect, forward_mode
 from aireprune.kernels.operators import operator
 from aireprune.kernels.triton.support import have_triton
 
+CACHE_LINE = 64  # bytes; a vector across two of them is loaded twice
+
 
 def fresh(like: Tensor, *shape: int) -> Tensor:
-    """An empty CPU tensor. NumPy asks for large pages where torch does not, and touching fresh memory in small pages
-    costs a kernel as much as a third of its arithmetic."""
-    return torch.from_numpy(np.empty(shape, str(like.dtype).removeprefix("torch.")))
+    """An empty CPU tensor that begins at a cache line. NumPy asks for large pages where torch does not, and touching fresh
+    memory in small pages costs a kernel as much as a third of its arithmetic."""
+    size, line = math.prod(shape), CACHE_LINE // like.element_size()
+    memory = np.empty(size + line, str(like.dtype).removeprefix("torch."))
+    skip = -memory.ctypes.data % CACHE_LINE // memory.itemsize
+    return torch.from_numpy(memory[skip : skip + size].reshape(shape))
 
 
 def diagonal_scan(lam: Tensor, bu: Tensor, bidirectional: bool = False) -> Tensor:

@@ -196,23 +196,18 @@ def _ssd_scan_backward(
     low: float,
     high: float,
     initial: Tensor,
+    y: Tensor,
     gy: Tensor,
     gfinal: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    from aireprune.kernels.numba.lanes import lane_count
     from aireprune.kernels.numba.ssd_backward import ssd_backward
 
-    n = B.shape[-1]
-    fill = -n % lane_count(dense(x).dtype)
-    B, C, initial, ginitial = (F.pad(t, (0, fill)) for t in (B, C, initial, gfinal))  # states up to whole vectors
-    ginitial = ginitial.clone(memory_format=torch.contiguous_format)
-    gx, gdt = x.new_empty(x.shape), x.new_empty(dt.shape)
+    ginitial = gfinal.clone(memory_format=torch.contiguous_format)
+    gx, gdt, gB, gC = (x.new_empty(t.shape) for t in (x, dt, B, C))
     gA, gD = x.new_empty(dt.shape[::2]), x.new_empty(dt.shape[::2])
-    gB, gC = x.new_zeros(B.shape), x.new_zeros(B.shape)
     inputs = [dense(t) for t in (x, dt, A * LOG2E, B, C, D, dt_bias)]
     outputs = [t.numpy() for t in (ginitial, gx, gdt, gA, gB, gC, gD)]
-    ssd_backward(*inputs, *_limits(low, high, x), dense(initial), dense(gy), *outputs)
-    gB, gC, ginitial = (t[..., :n].contiguous() for t in (gB, gC, ginitial))
+    ssd_backward(*inputs, *_limits(low, high, x), dense(initial), dense(y), dense(gy), *outputs)
     return gx, gdt, LOG2E * gA.sum(0), gB, gC, gD.sum(0), ginitial
 
 
@@ -228,6 +223,7 @@ def _(
     low: float,
     high: float,
     initial: Tensor,
+    y: Tensor,
     gy: Tensor,
     gfinal: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -237,12 +233,12 @@ def _(
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     *tensors, ctx.low, ctx.high, initial = inputs
-    ctx.save_for_backward(*tensors, initial)
+    ctx.save_for_backward(*tensors, initial, output[0])
 
 
 def _backward(ctx: Any, gy: Tensor, gfinal: Tensor) -> tuple[Tensor | None, ...]:
-    *tensors, initial = ctx.saved_tensors
-    gx, gdt, gA, gB, gC, gD, ginitial = _ssd_scan_backward(*tensors, ctx.low, ctx.high, initial, gy, gfinal)
+    *tensors, initial, y = ctx.saved_tensors
+    gx, gdt, gA, gB, gC, gD, ginitial = _ssd_scan_backward(*tensors, ctx.low, ctx.high, initial, y, gy, gfinal)
     return gx, gdt, gA, gB, gC, gD, gdt.sum((0, 1)), None, None, ginitial
 
 

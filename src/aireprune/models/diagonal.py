@@ -162,9 +162,9 @@ class DiagonalModel(Recurrent, nn.Module):
     def encode(self, x: Tensor) -> Tensor:
         return encoded(self.encoder, x)
 
-    def pool(self, z: Tensor, lengths: Tensor | None) -> Tensor:
+    def pool(self, z: Tensor, lengths: Tensor | None, cleared: bool = False) -> Tensor:
         """The stack's output (b, L, h) as the head takes it: (b, h), or all of it in mode tokens."""
-        return pooled(z, lengths, self.config.mode)
+        return pooled(z, lengths, self.config.mode, cleared)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         features = fused_features(self, x, lengths)

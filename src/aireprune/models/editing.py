@@ -12,6 +12,7 @@ of one size are described by the plain `config.state_size`.
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,13 @@ from aireprune.models.arrays import ModuleArrays, is_own, like, module_config, t
 from aireprune.models.mamba2 import Mamba2Layer
 from aireprune.models.projection import is_projected
 
+COPYING = (
+    "__deepcopy__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__getstate__",
+    "__setstate__",
+)  # how a module may differ in it
 REMEMBERED = ("ssm_state_size", "d_state", "modes", "states")  # what layers call their number of states
 
 
@@ -41,12 +49,34 @@ def edited(
     sizes: the states (per group or channel) that the arrays of each layer then hold.
     """
     check_editable(model, layers)
-    changed = copy.deepcopy(model)
-    for name, parameter in model.named_parameters():  # deepcopy drops marks such as _no_weight_decay
-        changed.get_parameter(name).__dict__.update(parameter.__dict__)
+    changed = _copied(model, {})
+    for old, new in zip(model.parameters(), changed.parameters(), strict=True):
+        new.__dict__.update(old.__dict__)  # deepcopy drops marks such as _no_weight_decay
     _apply(changed, edits)
     _settle(changed, layers, edits, sizes)
     return changed
+
+
+def _copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """`copy.deepcopy` of a module; the dozen empty dictionaries that each has need not go through their pickled form."""
+    kind = type(module)
+    if id(module) in memo or any(getattr(kind, name, None) is not getattr(nn.Module, name, None) for name in COPYING):
+        again: nn.Module = copy.deepcopy(module, memo)
+        return again
+    state = module.__getstate__()
+    memo[id(module)] = new = kind.__new__(kind)
+    copied: dict[str, Any] = {}
+    for name, value in state.items():
+        if name == "_modules":
+            copied[name] = type(value)(
+                (key, None if child is None else _copied(child, memo)) for key, child in value.items()
+            )
+        elif type(value) in (dict, OrderedDict) and not value:
+            copied[name] = type(value)()
+        else:
+            copied[name] = copy.deepcopy(value, memo)
+    new.__setstate__(copied)
+    return new
 
 
 def resize_module(model: nn.Module, sizes: Sequence[int]) -> nn.Module:

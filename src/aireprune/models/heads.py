@@ -9,8 +9,11 @@ from torch.nn import functional as F
 MODES = ("pool", "last", "tokens")
 
 
-def pooled(z: Tensor, lengths: Tensor | None, mode: str) -> Tensor:
-    """(b, L, h) -> (b, h), or all steps in mode tokens. With lengths (b,), only the first lengths[i] steps count."""
+def pooled(z: Tensor, lengths: Tensor | None, mode: str, cleared: bool = False) -> Tensor:
+    """(b, L, h) -> (b, h), or all steps in mode tokens. With lengths (b,), only the first lengths[i] steps count.
+
+    cleared: the others are zero already.
+    """
     if mode == "tokens":
         return z
     if lengths is None:
@@ -20,8 +23,9 @@ def pooled(z: Tensor, lengths: Tensor | None, mode: str) -> Tensor:
         raise ValueError(f"lengths must be between 1 and {z.shape[1]}, got {lengths.tolist()}")
     if mode == "last":
         return z[torch.arange(len(z), device=z.device), lengths - 1]
-    valid = torch.arange(z.shape[1], device=z.device)[None, :] < lengths[:, None]
-    return (z * valid[..., None]).sum(1) / lengths[:, None].to(z.dtype)
+    if not cleared:
+        z = z * (torch.arange(z.shape[1], device=z.device)[None, :] < lengths[:, None])[..., None]
+    return z.sum(1) / lengths[:, None].to(z.dtype)
 
 
 class RetrievalHead(nn.Module):

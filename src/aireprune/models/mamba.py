@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aireprune.kernels.conv import causal_conv
+from aireprune.kernels.inputs import learns_here
+from aireprune.kernels.mamba_training import mamba_training
 from aireprune.kernels.selective import selective_scan, selective_step
 from aireprune.models.mamba_config import MambaConfig
 from aireprune.models.recurrence.mamba import MambaFamily
@@ -41,7 +43,10 @@ class MambaLayer(SelectiveLayer):
         return f"states={self.states}"
 
     def scan_output(self, u: Tensor, cache: LayerCache | None = None) -> Tensor:
-        x, z = self.in_proj(u).chunk(2, dim=-1)
+        parts = self.in_proj(u)
+        if cache is None and self._learns_whole(parts):
+            return self._learn(parts)
+        x, z = parts.chunk(2, dim=-1)
         before = None if cache is None else cache.remember(x)
         x = causal_conv(x, self.conv1d.weight, self.conv1d.bias, before)
         dt, b, c = self.x_proj(x).split([self.rank, self.states, self.states], dim=-1)
@@ -54,6 +59,29 @@ class MambaLayer(SelectiveLayer):
         if cache is not None:
             cache.state = final
         return y
+
+    def _learns_whole(self, parts: Tensor) -> bool:
+        """Whether the parts of the projection go through one function with a backward pass of its own."""
+        watched = any(
+            part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+            for part in (self.x_proj, self.dt_proj)
+        )
+        stock = type(self.x_proj) is nn.Linear and "forward" not in vars(self.x_proj) and self.x_proj.bias is None
+        weights = (
+            self.conv1d.weight,
+            self.conv1d.bias,
+            self.A_log,
+            self.D,
+            self.x_proj.weight,
+            *self.dt_proj.parameters(),
+        )
+        return stock and not watched and learns_here(parts, *weights)
+
+    def _learn(self, parts: Tensor) -> Tensor:
+        conv, dt = self.conv1d, self.dt_proj
+        bias = conv.weight.new_zeros(len(conv.weight)) if conv.bias is None else conv.bias
+        A = -torch.exp(self.A_log)
+        return mamba_training(parts, (conv.weight, bias), self.x_proj.weight, (dt.weight, dt.bias), A, self.D)
 
     def new_cache(self, batch: int) -> LayerCache:
         d, n = self.A_log.shape

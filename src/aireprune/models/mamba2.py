@@ -21,6 +21,8 @@ from torch.nn import functional as F
 
 from aireprune.families.mamba2 import PROJECTIONS
 from aireprune.kernels.conv import causal_conv
+from aireprune.kernels.inputs import learns_here
+from aireprune.kernels.mamba2_training import Sizes, mamba2_training
 from aireprune.kernels.ssd import ssd_scan, ssd_step
 from aireprune.models.mamba2_config import Mamba2Config
 from aireprune.models.projection import gates
@@ -69,7 +71,10 @@ class Mamba2Layer(SelectiveLayer):
     def scan_output(self, u: Tensor, cache: LayerCache | None = None) -> Tensor:
         d = self.out_proj.in_features
         width = (self.conv1d.out_channels - d) // 2
-        z, xbc, dt = self.in_proj(u).split([d, d + 2 * width, self.heads], dim=-1)
+        parts = self.in_proj(u)
+        if cache is None and self._learns_whole(parts):
+            return self._learn(parts)
+        z, xbc, dt = parts.split([d, d + 2 * width, self.heads], dim=-1)
         before = None if cache is None else cache.remember(xbc)
         x, b, c = causal_conv(xbc, self.conv1d.weight, self.conv1d.bias, before).split([d, width, width], dim=-1)
         per_group = (self.groups, width // self.groups)
@@ -77,6 +82,21 @@ class Mamba2Layer(SelectiveLayer):
         y = self._scan(x.unflatten(-1, (self.heads, -1)), dt, b, c, cache)
         out: Tensor = self.norm(y.flatten(-2), z)
         return out
+
+    def _learns_whole(self, parts: Tensor) -> bool:
+        """Whether the parts of the projection go through one function with a backward pass of its own."""
+        norm = self.norm
+        watched = norm._forward_hooks or norm._forward_pre_hooks or norm._backward_hooks or norm._backward_pre_hooks
+        stock = type(norm) is GatedNorm and not watched and "forward" not in vars(norm)
+        weights = (self.conv1d.weight, self.conv1d.bias, self.A_log, self.D, self.dt_bias, norm.weight)
+        return stock and self.B_proj is None and self.C_proj is None and learns_here(parts, *weights)
+
+    def _learn(self, parts: Tensor) -> Tensor:
+        conv, width = self.conv1d, self.out_proj.in_features // self.heads
+        sizes = Sizes(heads=self.heads, width=width, groups=self.groups, states=self.states, eps=self.norm.epsilon)
+        bias = conv.weight.new_zeros(len(conv.weight)) if conv.bias is None else conv.bias
+        heads = (-torch.exp(self.A_log), self.D, self.dt_bias)
+        return mamba2_training(parts, sizes, (conv.weight, bias), heads, self.norm.weight)
 
     def _scan(self, x: Tensor, dt: Tensor, b: Tensor, c: Tensor, cache: LayerCache | None) -> Tensor:
         """x (b, L, H, D/H), dt (b, L, H), b and c (b, L, G, N) -> y like x."""

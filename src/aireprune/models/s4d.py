@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aireprune.kernels.gates import gelu, glu
 from aireprune.kernels.inputs import needs_grad
 from aireprune.kernels.s4d import can_scan_packed, s4d, scan_packed
 from aireprune.models.discretize import discretize
@@ -81,7 +82,7 @@ class S4DLayer(nn.Module):
         return s4d(lam, w, self.D, u)
 
     def forward(self, u: Tensor) -> Tensor:
-        return F.glu(self.output_linear(self.drop(F.gelu(self.ssm(u)))), dim=-1)
+        return glu(self.output_linear(self.drop(gelu(self.ssm(u)))))
 
 
 class S4DModel(Recurrent, nn.Module):

@@ -26,3 +26,19 @@ def test_a_whole_classifier(aire):
     document = json.loads(aire("bench", "train", *SMALL, "--layers", 2, "--json")[1])
     assert document["layers"] == 2
     assert {"ours", "ours, block not fused"} <= set(document["seconds"])
+
+
+def test_a_classifier_of_another_family(aire):
+    code, out, err = aire("bench", "train", *SMALL, "--layers", 1, "--family", "mamba2", "--head-dim", 4)
+    assert code == 0, err
+    assert "a Mamba-2 classifier of 1 blocks, batch 1, length 16, h 4, n 4" in out
+    document = json.loads(aire("bench", "train", *SMALL, "--layers", 1, "--family", "s4d", "--json")[1])
+    assert document["family"] == "s4d"
+    assert {"ours", "ours, by FFT"} <= set(document["seconds"])
+
+
+@pytest.mark.parametrize(("given", "told"), [(("--family", "s6"), "s5, s4d"), (("--family", "mamba"), "--layers")])
+def test_what_cannot_be_timed(aire, given, told):
+    code, _, err = aire("bench", "train", *SMALL, *given)
+    assert code == 1
+    assert told in err

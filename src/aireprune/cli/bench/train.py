@@ -1,4 +1,4 @@
-"""aire bench train: a training step of one S5 layer, or of a whole classifier."""
+"""aire bench train: a training step of one S5 layer, or of a whole classifier of any family."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from aireprune.cli.bench.cells import milliseconds, spread
 from aireprune.cli.bench.options import Rounds
 from aireprune.cli.options import Json
 from aireprune.cli.output import print_json, say, table, waiting
+from aireprune.errors import AireError
+
+NAMES = {"s5": "an S5", "s4d": "an S4D", "mamba": "a Mamba", "mamba2": "a Mamba-2"}
 
 
 def train(
@@ -20,6 +23,10 @@ def train(
     layers: Annotated[
         int, typer.Option(min=0, help="A classifier of so many blocks instead of one layer, and JAX beside it.")
     ] = 0,
+    family: Annotated[
+        str, typer.Option(metavar="s5|s4d|mamba|mamba2", help="Of the classifier; features are d_model for Mamba.")
+    ] = "s5",
+    head_dim: Annotated[int, typer.Option(min=1, help="Channels of a head of Mamba-2.")] = 16,
     repeats: Rounds = 7,
     json: Json = False,
 ) -> None:
@@ -27,13 +34,27 @@ def train(
 
     With --layers, of a whole classifier: ours, ours without the fused block, and the official model in JAX if that is
     installed. The digit model: --layers 4 --features 64 --states 64 --batch 32 --length 784.
+
+    With --family, of a classifier of another family: S4D beside convolutions by FFT, Mamba beside mambapy if it is
+    installed, Mamba-2 beside its parts and beside plain torch.
     """
     with waiting("measuring"):
-        result = _measured(batch, length, features, states, layers, repeats)
+        if family == "s5":
+            result = _measured(batch, length, features, states, layers, repeats)
+        else:
+            size = {
+                "batch": batch,
+                "length": length,
+                "h": features,
+                "n": states,
+                "layers": layers,
+                "head_dim": head_dim,
+            }
+            result = _measured_family(family, size, repeats)
     if json:
         print_json(result)
         return
-    what = f"an S5 classifier of {layers} blocks" if layers else "a bidirectional S5 layer"
+    what = f"{NAMES[family]} classifier of {layers} blocks" if layers else "a bidirectional S5 layer"
     title = f"Training step of {what}, batch {batch}, length {length}, h {features}, n {states}"
     rows = (
         (name, milliseconds(seconds, 0), spread(result["ratio"][name])) for name, seconds in result["seconds"].items()
@@ -54,3 +75,15 @@ def _measured(batch: int, length: int, h: int, n: int, layers: int, repeats: int
         d_input=1, d_output=10, h=h, n=n, layers=layers, bidirectional=True, C_init="lecun_normal", dropout=0.1
     )
     return bench_train_model(config, batch, length, repeats)
+
+
+def _measured_family(family: str, size: dict[str, int], repeats: int) -> dict[str, Any]:
+    if family not in NAMES:
+        raise AireError(f"There is no family {family!r} to time a training step of; there are {', '.join(NAMES)}.")
+    if not size["layers"]:
+        raise AireError(
+            f"A training step of {NAMES[family]} is timed for a classifier: say of how many layers (--layers 4)."
+        )
+    from aireprune.bench.train_families import Size, bench_train_family
+
+    return bench_train_family(Size(family=family, **size), repeats)

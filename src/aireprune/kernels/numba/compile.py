@@ -12,7 +12,9 @@ import functools
 import hashlib
 import os
 import shutil
+import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -27,7 +29,11 @@ from numba.extending import intrinsic
 from aireprune.folders import cache_folder
 from aireprune.kernels.numba import cpu
 
+if sys.platform != "win32":
+    import fcntl
+
 FAST = {"contract", "reassoc", "nsz"}  # fast-math flags that still propagate NaN
+PATIENCE = 600.0  # seconds that a process waits for another one to compile the same kernel, before it does so itself
 _HERE = Path(__file__).parent
 _TURN = threading.Lock()
 
@@ -105,18 +111,46 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     settings.CACHE_DIR = _folder(chosen)
     compiled: Any = numba.njit(nogil=True, **options)(function)
     try:
-        compiled._cache = _Kept(function)
+        kept = _Kept(function)
     except RuntimeError:  # nothing can be written anywhere: every process compiles for itself
         pass
+    else:
+        compiled._cache, compiled.compile = kept, kept.in_turn(compiled.compile)
     finally:
         settings.CACHE_DIR = chosen
     return compiled
 
 
 class _Kept(FunctionCache):
-    """Numba's files of compiled code; damaged ones are made again, and what cannot be written is compiled every time."""
+    """Numba's files of compiled code; damaged ones are made again, and what cannot be written is compiled every time.
+
+    Of several processes that need the same kernel one compiles it, and the others wait for its files.
+    """
+
+    _lock: int | None = None  # the descriptor of a file that is locked while this process compiles
+
+    def in_turn(self, compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The dispatcher's `compile`, at the end of which the next process may compile, also after an error."""
+
+        def compile_in_turn(signature: Any) -> Any:
+            try:
+                return compile_one(signature)
+            finally:
+                if self._lock is not None:
+                    os.close(self._lock)
+                    self._lock = None
+
+        return compile_in_turn
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._load(sig, target_context)
+        if found is None and self._lock is None:
+            name = f"{self._py_func.__module__}.{self._py_func.__qualname__}.lock"
+            self._lock, waited = _locked(Path(self.cache_path, name))
+            found = self._load(sig, target_context) if waited else None
+        return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # they are pickles: a damaged one raises anything
@@ -127,6 +161,29 @@ class _Kept(FunctionCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(Exception):
             super().save_overload(sig, data)
+
+
+def _locked(path: Path) -> tuple[int | None, bool]:
+    """A file that is locked until it is closed, and whether another process had it; None where that cannot be done."""
+    if sys.platform == "win32":
+        return None, False
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        return None, False
+    until, waited = time.monotonic() + PATIENCE, False
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file, waited
+        except BlockingIOError:
+            waited = True
+        except OSError:  # a file system that cannot lock
+            until = 0.0
+        if time.monotonic() > until:
+            os.close(file)
+            return None, waited
+        time.sleep(0.1)
 
 
 @functools.cache

@@ -5,10 +5,12 @@ BLAS would do, but numba's np.dot needs SciPy, packs the weights on every call, 
 Here the weights are packed once, bias is free, and the product is written where the next step reads it, into a chunk
 that is still in cache. `tools/s5_block_parts.py` compares its speed with that of torch.
 
-    out[i, j] = bias[j] + sum over q of a[i, q] * w[j, q]
+    gemm:   out[i, j] = bias[j] + sum over q of a[i, q] * w[j, q]
+    outer:  out[i, j] += sum over t of a[t, i] * b[t, j]
 
-w (n, k) is packed as panels of PANEL vectors of columns, each panel (k, columns), the last one as narrow as n allows.
-Rows of `out` are written in whole vectors: its row length must be at least `padded(n)`.
+For `gemm`, w (n, k) is packed as panels of PANEL vectors of columns, each panel (k, columns), the last one as narrow as n
+allows. For `outer`, which gives training the gradients of weights, nothing is packed. Rows of `out` are written in whole
+vectors: its row length must be at least `padded(n)`.
 """
 
 from __future__ import annotations
@@ -32,19 +34,24 @@ def _tile(vectors: int):
 
     Rows beyond `last` repeat row `last`, so that a shorter tile needs no code of its own: it computes and stores the
     same numbers twice. `start` is where the sums begin: a row of biases (stride 0) or the partial sums themselves.
+    a_stride, a_step: from a row of the tile, and from a term of the sum, to the next; w_step: from a term's weights to
+    the next.
     """
     rows = ROWS[vectors]
 
     @intrinsic
-    def tile(context, a, a_at, a_stride, last, depth, w, w_at, start, start_at, start_stride, out, out_at, out_stride):
-        whole = types.int64
-        signature = types.void(a, whole, whole, whole, whole, w, whole, start, whole, whole, out, whole, whole)
+    def tile(
+        context, a, a_at, a_stride, a_step, last, depth, w, w_at, w_step, start, start_at, start_stride,
+        out, out_at, out_stride,
+    ):  # fmt: skip
+        n = types.int64
+        signature = types.void(a, n, n, n, n, n, w, n, n, start, n, n, out, n, n)
 
         def codegen(context, builder, signature, args):
             v, integer = Lanes(context, builder, signature.args[0].dtype, REGISTER_BYTES), ir.IntType(64)
-            a_at, a_stride, last, depth = args[1:5]
-            w_at, (start_at, start_stride), (out_at, out_stride) = args[6], args[8:10], args[11:13]
-            a, w, start, out = (v.start(signature.args[i], args[i]) for i in (0, 5, 7, 10))
+            a_at, a_stride, a_step, last, depth = args[1:6]
+            (w_at, w_step), (start_at, start_stride), (out_at, out_stride) = args[7:9], args[10:12], args[13:15]
+            a, w, start, out = (v.start(signature.args[i], args[i]) for i in (0, 6, 9, 12))
             row = [builder.select(builder.icmp_signed("<", integer(r), last), integer(r), last) for r in range(rows)]
 
             def pointers(base, at, stride):
@@ -63,11 +70,11 @@ def _tile(vectors: int):
             q = builder.phi(integer)
             q.add_incoming(integer(0), before)
             sums = {cell: builder.phi(v.vector) for cell in cells}
-            line = builder.gep(panel, [builder.mul(q, columns(vectors))])
+            line, term = builder.gep(panel, [builder.mul(q, w_step)]), builder.mul(q, a_step)
             weights = [v.load(line, columns(number)) for number in range(vectors)]
             new = {}
             for r in range(rows):
-                value = v.broadcast(a_row[r], q)
+                value = v.broadcast(a_row[r], term)
                 for number in range(vectors):
                     new[r, number] = v.multiply_add(value, weights[number], sums[r, number])
             following = builder.add(q, integer(1))
@@ -90,20 +97,40 @@ def _strip(vectors: int):
     """A panel of `vectors` vectors of columns times all rows of a, tile by tile."""
     tile, step = _tile(vectors), ROWS[vectors]
 
-    @njit
     def strip(a, a_at, a_stride, rows, depth, w, w_at, start, start_at, start_stride, out, out_at, out_stride):
         keep_apart()
+        columns = vectors * (REGISTER_BYTES // a.itemsize)
         for r in range(0, rows, step):
             tile(
-                a, a_at + r * a_stride, a_stride, rows - 1 - r, depth, w, w_at,
+                a, a_at + r * a_stride, a_stride, 1, rows - 1 - r, depth, w, w_at, columns,
                 start, start_at + r * start_stride, start_stride, out, out_at + r * out_stride, out_stride,
             )  # fmt: skip
 
-    return strip
+    # Compiled code is found by this name once it is loaded from disk: two strips that share it, compiled in different
+    # processes, would be taken for each other.
+    strip.__qualname__ = f"strip{vectors}"
+    return njit(strip)
+
+
+def _outer_strip(vectors: int):
+    """All columns of a with `vectors` vectors of columns of b, tile by tile: sums over `rows` rows of both."""
+    tile, step = _tile(vectors), ROWS[vectors]
+
+    def strip(a, a_at, m, b, b_at, rows, out, column):
+        keep_apart()
+        a_step, b_step, wide = a.shape[1], b.shape[1], out.shape[1]
+        for r in range(0, m, step):
+            at = r * wide + column
+            tile(a, a_at + r, 1, a_step, m - 1 - r, rows, b, b_at + column, b_step, out, at, wide, out, at, wide)
+
+    strip.__qualname__ = f"outer_strip{vectors}"  # as above
+    return njit(strip)
 
 
 _strip1, _strip2 = _strip(1), _strip(2)
 _strip3, _strip4 = (_strip(3), _strip(4)) if PANEL == 4 else (_strip2, _strip2)
+_outer1, _outer2 = _outer_strip(1), _outer_strip(2)
+_outer3, _outer4 = (_outer_strip(3), _outer_strip(4)) if PANEL == 4 else (_outer2, _outer2)
 
 
 @njit
@@ -163,3 +190,27 @@ def gemm(a, a_row, rows, packed, n, bias, out, out_row):
                 _strip3(a, a_at, k, rows, depth, packed, w_at, start, start_at, start_stride, out, out_at, wide)
             else:
                 _strip4(a, a_at, k, rows, depth, packed, w_at, start, start_at, start_stride, out, out_at, wide)
+
+
+@njit
+def outer(a, a_row, m, b, b_row, n, rows, out):
+    """out += a^T b over `rows` rows of a (.., >= m) from a_row on and of b (.., >= n) from b_row on; out (m, >= padded(n)).
+
+    Whole vectors of b are read: fewer than a vector's numbers behind its last row too, which must be memory, whatever it
+    holds. Columns of out beyond n take what comes of it.
+    """
+    keep_apart()
+    lanes = REGISTER_BYTES // a.itemsize
+    if rows == 0 or m == 0:
+        return
+    a_at, b_at = a_row * a.shape[1], b_row * b.shape[1]
+    for column in range(0, n, PANEL * lanes):
+        vectors = min(PANEL, (n - column + lanes - 1) // lanes)
+        if vectors == 1:
+            _outer1(a, a_at, m, b, b_at, rows, out, column)
+        elif vectors == 2:
+            _outer2(a, a_at, m, b, b_at, rows, out, column)
+        elif vectors == 3:
+            _outer3(a, a_at, m, b, b_at, rows, out, column)
+        else:
+            _outer4(a, a_at, m, b, b_at, rows, out, column)

@@ -48,6 +48,7 @@ class Lanes:
         self.vector = ir.VectorType(self.element, self.count)
         self.word = ir.IntType(8 * self.bytes)
         self.words = ir.VectorType(self.word, self.count)
+        self.splits_exponents = SPLITS_EXPONENTS and vector_bytes == VECTOR_BYTES
 
     # addresses
 
@@ -163,7 +164,7 @@ class Lanes:
 
     def exp2(self, u):
         """2^u for u below the overflow; results below the smallest normal number come out as that, or as zero."""
-        return self._exp2_by_parts(u) if SPLITS_EXPONENTS else self._exp2_by_bits(u)
+        return self._exp2_by_parts(u) if self.splits_exponents else self._exp2_by_bits(u)
 
     def _exp2_by_parts(self, u):
         """2^(u - floor(u)) times 2^floor(u): one instruction for each of the two parts."""
@@ -205,7 +206,7 @@ class Lanes:
 
     def damped(self, x, u):
         """x / (1 + 2^u); a division occupies a unit of its own, beside the ones that multiply."""
-        if not SPLITS_EXPONENTS:
+        if not self.splits_exponents:
             u = self.smaller(u, self.constant(-_SMALLEST[self.bytes]))
         return self.builder.fdiv(x, self.add(self.constant(1.0), self.exp2(u)))
 

@@ -24,10 +24,35 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from aireprune.kernels.numba.compile import kernel
+from aireprune.kernels.numba.cpu import REGISTER_BYTES, REGISTERS
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
-from aireprune.kernels.numba.lanes import Lanes
+from aireprune.kernels.numba.lanes import VECTOR_BYTES, Lanes
 
 CHUNK = 32
+
+
+class _Rows:
+    """Rows of W numbers in registers: where a register holds fewer, one part of every row after the other."""
+
+    def __init__(self, context, builder, dtype):
+        self.v = Lanes(context, builder, dtype, min(REGISTER_BYTES, VECTOR_BYTES))
+        self.parts, self.builder = VECTOR_BYTES // (self.v.count * self.v.bytes), builder
+
+    def _place(self, row, part):
+        return self.v.index(row, self.parts * self.v.count, part * self.v.count)
+
+    def load(self, pointer, row, part):
+        return self.v.load(pointer, self._place(row, part))
+
+    def store(self, value, pointer, row, part):
+        self.v.store(value, pointer, self._place(row, part))
+
+    def turn(self, lr, li, xr, xi, plus_r, plus_i):
+        """lam x + plus, complex, in as many operations as there are products; plus_i None stands for zero."""
+        v = self.v
+        r = v.sub(v.add(v.mul(lr, xr), plus_r), v.mul(li, xi))
+        i = v.mul(lr, xi) if plus_i is None else v.add(v.mul(lr, xi), plus_i)
+        return r, v.add(i, v.mul(li, xr))
 
 
 def _make_advance(modes):
@@ -36,30 +61,30 @@ def _make_advance(modes):
     @intrinsic
     def advance(typing_context, params, state, u, y, first, steps):
         def codegen(context, builder, signature, args):
-            v = Lanes(context, builder, params.dtype)
+            rows = _Rows(context, builder, params.dtype)
+            v = rows.v
             p, x, rows_u, rows_y = (
-                v.rows(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+                v.start(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
             )
 
-            def at(width, m, part):
-                """Row `part` of the `width` rows that belong to mode first + m."""
-                return v.index(args[4], width, m * width + part)
+            def at(width, m, which):
+                """Row `which` of the `width` rows that belong to mode first + m."""
+                return v.index(args[4], width, m * width + which)
 
-            fixed = [[v.load_row(p, at(4, m, part)) for part in range(4)] for m in range(modes)]
-            slots = [[v.variable(v.load_row(x, at(2, m, part))) for part in range(2)] for m in range(modes)]
-            with cgutils.for_range(builder, args[5]) as loop:
-                now = v.load_row(rows_u, loop.index)
-                out = v.load_row(rows_y, loop.index)
-                for (lr, li, wr, wi), (slot_r, slot_i) in zip(fixed, slots, strict=True):
-                    r, s = v.rotate(lr, li, builder.load(slot_r), builder.load(slot_i))
-                    r = v.add(r, now)
-                    builder.store(r, slot_r)
-                    builder.store(s, slot_i)
-                    out = v.sub(v.add(out, v.mul(wr, r)), v.mul(wi, s))
-                v.store_row(out, rows_y, loop.index)
-            for m in range(modes):
-                for part in range(2):
-                    v.store_row(builder.load(slots[m][part]), x, at(2, m, part))
+            for part in range(rows.parts):
+                fixed = [[rows.load(p, at(4, m, which), part) for which in range(4)] for m in range(modes)]
+                slots = [[v.variable(rows.load(x, at(2, m, which), part)) for which in range(2)] for m in range(modes)]
+                with cgutils.for_range(builder, args[5]) as loop:
+                    now, out = rows.load(rows_u, loop.index, part), rows.load(rows_y, loop.index, part)
+                    for (lr, li, wr, wi), (slot_r, slot_i) in zip(fixed, slots, strict=True):
+                        r, i = rows.turn(lr, li, builder.load(slot_r), builder.load(slot_i), now, None)
+                        builder.store(r, slot_r)
+                        builder.store(i, slot_i)
+                        out = v.sub(v.add(out, v.mul(wr, r)), v.mul(wi, i))
+                    rows.store(out, rows_y, loop.index, part)
+                for m in range(modes):
+                    for which in range(2):
+                        rows.store(builder.load(slots[m][which]), x, at(2, m, which), part)
             return context.get_dummy_value()
 
         return types.void(params, state, u, y, types.intp, types.intp), codegen
@@ -76,33 +101,32 @@ def _make_correlate(modes):
     @intrinsic
     def correlate(typing_context, params, state, u, g, first, steps):
         def codegen(context, builder, signature, args):
-            v = Lanes(context, builder, params.dtype)
+            rows = _Rows(context, builder, params.dtype)
+            v = rows.v
             p, x, rows_u, rows_g = (
-                v.rows(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+                v.start(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
             )
 
-            def at(width, m, part):
-                """Row `part` of the `width` rows that belong to mode first + m."""
-                return v.index(args[4], width, m * width + part)
+            def at(width, m, which):
+                """Row `which` of the `width` rows that belong to mode first + m."""
+                return v.index(args[4], width, m * width + which)
 
-            fixed = [[v.load_row(p, at(4, m, part)) for part in range(2)] for m in range(modes)]
-            slots = [[v.variable(v.load_row(x, at(8, m, part))) for part in range(8)] for m in range(modes)]
-            with cgutils.for_range(builder, args[5]) as loop:
-                now = v.load_row(rows_u, loop.index)
-                grad = v.load_row(rows_g, loop.index)
-                for (lr, li), slot in zip(fixed, slots, strict=True):
-                    xr, xi, zr, zi, ar, ai, br, bi = (builder.load(s) for s in slot)
-                    zr, zi = v.rotate(lr, li, zr, zi)
-                    zr, zi = v.add(zr, xr), v.add(zi, xi)
-                    xr, xi = v.rotate(lr, li, xr, xi)
-                    xr = v.add(xr, now)
-                    ar, ai = v.add(ar, v.mul(grad, xr)), v.sub(ai, v.mul(grad, xi))
-                    br, bi = v.add(br, v.mul(grad, zr)), v.sub(bi, v.mul(grad, zi))
-                    for value, place in zip((xr, xi, zr, zi, ar, ai, br, bi), slot, strict=True):
-                        builder.store(value, place)
-            for m in range(modes):
-                for part in range(8):
-                    v.store_row(builder.load(slots[m][part]), x, at(8, m, part))
+            for part in range(rows.parts):
+                fixed = [[rows.load(p, at(4, m, which), part) for which in range(2)] for m in range(modes)]
+                slots = [[v.variable(rows.load(x, at(8, m, which), part)) for which in range(8)] for m in range(modes)]
+                with cgutils.for_range(builder, args[5]) as loop:
+                    now, grad = rows.load(rows_u, loop.index, part), rows.load(rows_g, loop.index, part)
+                    for (lr, li), slot in zip(fixed, slots, strict=True):
+                        xr, xi, zr, zi, ar, ai, br, bi = (builder.load(s) for s in slot)
+                        zr, zi = rows.turn(lr, li, zr, zi, xr, xi)
+                        xr, xi = rows.turn(lr, li, xr, xi, now, None)
+                        ar, ai = v.add(ar, v.mul(grad, xr)), v.sub(ai, v.mul(grad, xi))
+                        br, bi = v.add(br, v.mul(grad, zr)), v.sub(bi, v.mul(grad, zi))
+                        for value, place in zip((xr, xi, zr, zi, ar, ai, br, bi), slot, strict=True):
+                            builder.store(value, place)
+                for m in range(modes):
+                    for which in range(8):
+                        rows.store(builder.load(slots[m][which]), x, at(8, m, which), part)
             return context.get_dummy_value()
 
         return types.void(params, state, u, g, types.intp, types.intp), codegen
@@ -111,7 +135,8 @@ def _make_correlate(modes):
 
 
 advance_4, advance_2, advance_1 = _make_advance(4), _make_advance(2), _make_advance(1)
-_correlate_2, _correlate_1 = _make_correlate(2), _make_correlate(1)
+AT_ONCE = 2 if REGISTERS == 32 else 1  # modes whose states and sums fit the registers
+_correlate_more, _correlate_1 = _make_correlate(AT_ONCE), _make_correlate(1)
 
 
 @intrinsic
@@ -244,11 +269,12 @@ def correlations(params, start, channel, run, u, g, sums, parts):
                 _gather(u, b, base, steps, False, channel[group], run[group], ub)
                 _gather(g, b, base, steps, False, channel[group], run[group], gb)
                 m, end = start[group], start[group + 1]
-                while end - m >= 2:
-                    _correlate_2(params, state, ub, gb, m, steps)
-                    m += 2
-                if end > m:
+                while end - m >= AT_ONCE:
+                    _correlate_more(params, state, ub, gb, m, steps)
+                    m += AT_ONCE
+                while end > m:
                     _correlate_1(params, state, ub, gb, m, steps)
+                    m += 1
         for group in range(part, groups, parts):
             for m in range(start[group], start[group + 1]):
                 for part_of in range(4):

@@ -75,20 +75,20 @@ def _room(shapes, itemsize):
     line = CACHE_LINE // itemsize
     total = line
     for pages, rows, width in shapes:
-        total += _lines(pages * rows * width, line)
+        total += lines(pages * rows * width, line)
     return total
 
 
 @njit
-def _lines(size, line):
+def lines(size, line):
     return (size + line - 1) // line * line
 
 
 @njit
-def _take(memory, at, shape):
+def take(memory, at, shape):
     """An array of the shape from `at` on, and where the next one starts: a vector across two cache lines is loaded twice."""
     size = shape[0] * shape[1] * shape[2]
-    return memory[at : at + size].reshape(shape), at + _lines(size, CACHE_LINE // memory.itemsize)
+    return memory[at : at + size].reshape(shape), at + lines(size, CACHE_LINE // memory.itemsize)
 
 
 @kernel(parallel=True)  # no fast-math: what it calls would inherit it, and Lanes must not be simplified
@@ -100,16 +100,16 @@ def _turns(
     p, h = b.shape[0], z.shape[1]
     shapes = _shapes(batch, length, p, h, directions, w_rows.shape[0], norm, workers, z.itemsize)
     at = -memory.ctypes.data % CACHE_LINE // z.itemsize
-    bu, at = _take(memory, at, shapes[0])
-    ends, at = _take(memory, at, shapes[1])
-    packed_b, at = _take(memory, at, shapes[2])
-    packed_c, at = _take(memory, at, shapes[3])
-    packed_w, at = _take(memory, at, shapes[4])
-    us, at = _take(memory, at, shapes[5])
-    xs, at = _take(memory, at, shapes[6])
-    ys, at = _take(memory, at, shapes[7])
-    gs, at = _take(memory, at, shapes[8])
-    vs, at = _take(memory, at, shapes[9])
+    bu, at = take(memory, at, shapes[0])
+    ends, at = take(memory, at, shapes[1])
+    packed_b, at = take(memory, at, shapes[2])
+    packed_c, at = take(memory, at, shapes[3])
+    packed_w, at = take(memory, at, shapes[4])
+    us, at = take(memory, at, shapes[5])
+    xs, at = take(memory, at, shapes[6])
+    ys, at = take(memory, at, shapes[7])
+    gs, at = take(memory, at, shapes[8])
+    vs, at = take(memory, at, shapes[9])
     (lr, li), (power_r, power_i), factor = discrete(poles, step_rescale, clip_at, method, CHUNK)
     scale, offset = norm_factors(norm, norm_weights, eps)
     widths = bu.shape[2], ys.shape[2], vs.shape[2]
@@ -122,7 +122,7 @@ def _turns(
         members = min(group, batch - base)
         if turn > 1 and turn % 2 == 1:
             for track in range(members * directions):
-                _enter(ends[0], track // directions * chunks, chunks, power_r, power_i, track % directions)
+                enter(ends[0], track // directions * chunks, chunks, power_r, power_i, track % directions)
         for worker in prange(workers):
             register = flush_denormals()
             if turn == 0:
@@ -146,58 +146,67 @@ def _turns(
                     chunk = job % chunks
                     start, rows = job // chunks * length + chunk * CHUNK, min(CHUNK, length - chunk * CHUNK)
                     if turn % 2 == 0:
-                        _drive(z, base * length + start, rows, norm, eps, packed_b[0, 0], bias_b, lr, li, us[worker], bu[0],
-                               start, ends[0], job)  # fmt: skip
+                        drive(z, base * length + start, rows, norm, eps, packed_b[0, 0], bias_b, 2 * p, us[worker], bu[0],
+                              start)  # fmt: skip
+                        chunk_ends(bu[0], start, rows, lr, li, ends[0], job)
                     else:
-                        _respond(z, base * length + start, rows, norm, eps, packed_c[0, 0], bias_c, packed_w[0, 0], bias_w,
-                                 lr, li, us[worker], bu[0], start, ends[0], job, xs[worker], ys[worker], gs[worker],
-                                 vs[worker], skip, activation, scale, offset, in_place, out)  # fmt: skip
+                        respond(z, base * length + start, rows, rows, norm, eps, packed_c[0, 0], bias_c, packed_w[0, 0],
+                                bias_w, lr, li, us[worker], bu[0], start, ends[0], job, xs[worker], ys[worker], gs[worker],
+                                vs[worker], skip, activation, scale, offset, in_place, out)  # fmt: skip
             restore_denormals(register)
 
 
 @njit
-def _drive(z, at, rows, norm, eps, packed, bias, lr, li, u, bu, start, ends, job):
-    """B u of a chunk, and the state with which it ends when it starts from zero, in each direction."""
+def drive(z, at, rows, norm, eps, packed, bias, width, u, bu, start):
+    """B u of a chunk, rows of `width` numbers."""
     keep_apart()
-    width, top = 2 * lr.shape[0], np.int64(0)
+    top = np.int64(0)
     if norm == PRE_LAYER:
         normalize(z, at, rows, eps, u, top)
         gemm(u, top, rows, packed, width, bias, bu, start)
     else:
         gemm(z, at, rows, packed, width, bias, bu, start)
-    zero = np.zeros((1, width), z.dtype)
+
+
+@njit
+def chunk_ends(bu, start, rows, lr, li, ends, job):
+    """The state with which a chunk ends when it starts from zero, in each direction."""
+    keep_apart()
+    width, top = 2 * lr.shape[0], np.int64(0)
+    zero = np.zeros((1, width), bu.dtype)
     for column in range(0, ends.shape[1], max(width, 1)):
         _scan(bu, start, rows, lr, li, column > 0, zero, top, ends, job * ends.shape[1] + column, top)
 
 
 @njit
-def _respond(
-    z, at, rows, norm, eps, packed_c, bias_c, packed_w, bias_w, lr, li, u, bu, start, enters, job, x, y, g, v, skip,
+def respond(
+    z, at, rows, wanted, norm, eps, packed_c, bias_c, packed_w, bias_w, lr, li, u, bu, start, enters, job, x, y, g, v, skip,
     activation, scale, offset, in_place, out,
 ):  # fmt: skip
-    """Scan, readout, activation, gate, residual and last norm of a chunk."""
+    """Scan, readout, activation, gate, residual and last norm of a chunk; of its rows, the first `wanted` are put out."""
     keep_apart()
     width, top = x.shape[1], np.int64(0)
     for column in range(0, width, max(2 * lr.shape[0], 1)):
-        _scan(bu, start, rows, lr, li, column > 0, enters, job * width + column, x, column, width)
-    gemm(x, top, rows, packed_c, z.shape[1], bias_c, y, top)
+        scanned = rows if column > 0 else wanted
+        _scan(bu, start, scanned, lr, li, column > 0, enters, job * width + column, x, column, width)
+    gemm(x, top, wanted, packed_c, z.shape[1], bias_c, y, top)
     if activation == LAYER:
-        add_skip(y, rows, skip, z, at, out)
+        add_skip(y, wanted, skip, z, at, out)
         return
     if norm == PRE_LAYER:
-        normalize(z, at, rows, eps, u, top)
-        skip_and_gelu(y, rows, skip, u, top, g)
+        normalize(z, at, wanted, eps, u, top)
+        skip_and_gelu(y, wanted, skip, u, top, g)
     else:
-        skip_and_gelu(y, rows, skip, z, at, g)
-    gemm(g, top, rows, packed_w, bias_w.shape[1], bias_w, v, top)
+        skip_and_gelu(y, wanted, skip, z, at, g)
+    gemm(g, top, wanted, packed_w, bias_w.shape[1], bias_w, v, top)
     if not in_place:
-        copy(z, at, rows, out)
-    join(out, at, rows, y, g, v, activation)
-    finish(out, at, rows, norm, eps, scale, offset)
+        copy(z, at, wanted, out)
+    join(out, at, wanted, y, g, v, activation)
+    finish(out, at, wanted, norm, eps, scale, offset)
 
 
 @njit(fastmath=FAST)
-def _enter(ends, first, chunks, power_r, power_i, direction):
+def enter(ends, first, chunks, power_r, power_i, direction):
     """From the state that each of a sequence's chunks alone ends with to the state that enters it, in place.
 
     Every chunk but the last is CHUNK steps long, and what enters the last one backwards is zero.
