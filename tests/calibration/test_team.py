@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -101,6 +102,41 @@ def test_a_team_fits_what_one_process_fits(name: str, rows: bool, monkeypatch: p
             torch.testing.assert_close(fitted.state_dict()[key], value, rtol=1e-4, atol=1e-5, msg=key)
         assert measured.after.output == pytest.approx(fit.after.output, rel=1e-4)
         assert measured.before.layers.keys() == fit.before.layers.keys()
+
+
+@pytest.mark.parametrize(("name", "rows"), [("s5 two ways", False), ("mamba2", True)])
+def test_the_same_number_of_workers_finds_the_same_bits(name: str, rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every member and in every run; threads take turns differently each time, and the members' order decides."""
+    monkeypatch.setattr(readout, "fit_rows", partial(fit_rows, steps=8))
+    full = MODELS[name]()
+    reduced = aireprune.prune(full, ratio=0.5, reduce="truncate")
+    given = ArrayInputs(inputs(24), batch_tokens=3 * LENGTH)
+
+    def work() -> dict[str, torch.Tensor]:
+        own, small = (open_module(copy.deepcopy(model)) for model in (full, reduced))
+        return calibrate(find_subject(own, given), small, given, rows=rows).state_dict()
+
+    first, *others = together(work) + together(work)
+    assert any(
+        not torch.equal(value, reduced.state_dict()[key]) for key, value in first.items()
+    )  # something was fitted
+    for other in others:
+        assert other.keys() == first.keys()
+        for key, value in first.items():
+            assert torch.equal(other[key], value), key
+
+
+def test_totals_are_added_in_the_order_of_the_members() -> None:
+    """Not in the order in which they come: with 1e16, 1 and -1e16 only one order of doubles gives 0."""
+
+    def work() -> float:
+        number = int(share(range(SIZE))[0])
+        time.sleep(0.05 * (SIZE - number))  # the last one comes first
+        sums = torch.tensor([1e16, 1.0, -1e16], dtype=torch.float64)[number : number + 1].clone()
+        total(sums)
+        return float(sums)
+
+    assert together(work) == [(1e16 + 1.0) - 1e16] * SIZE
 
 
 def test_the_hub_forgets_turns_that_nobody_needs() -> None:

@@ -53,7 +53,8 @@ class Learnt:
     def optimizer(self) -> torch.optim.AdamW:
         """AdamW without decay, whose groups have a pace: how fast they learn, compared with the others."""
         groups = [{"params": self.dynamics, "pace": SLOWER}, {"params": self.rest, "pace": 1.0}]
-        return torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=0.0)
+        real = all(p.is_floating_point() for p in self.parameters)
+        return torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=0.0, fused=real)
 
     @torch.no_grad()
     def hold(self) -> None:

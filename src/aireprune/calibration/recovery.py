@@ -21,6 +21,7 @@ from aireprune.calibration.readout import check_pair
 from aireprune.calibration.recovery_run import Effort, Keeper, Report, Run, is_no_worse
 from aireprune.calibration.running import running
 from aireprune.calibration.subject import Opened
+from aireprune.memory import freed_memory_kept
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def recover(
     lessons = Lessons(inputs, effort.seed)
     student = copy.deepcopy(reduced.module)
     _to_single_precision(student)
-    with running(full.module, reduced.module, student):
+    with running(full.module, reduced.module, student), freed_memory_kept():
         teacher = Teacher(full.module, lessons.judges)
         before = teacher.judge(reduced.module)
         run = Run(teacher, lessons, student, reduced.layers)

@@ -1,9 +1,9 @@
 """A recovery under way: student, optimiser, position, and the best state so far.
 
 All parameters learn by AdamW, with a warm-up and a cosine, in evaluation mode, so that the statistics of batch norms
-stay. Short trials choose the learning rate: the highest one that does about as well as the next lower one. Time is looked
-at once, in the beginning, to find out how many steps there will be. From then on everything is decided by the number of
-a step, so a recovery that is interrupted and resumed ends in the same weights.
+stay. Short trials choose the learning rate: the highest one after which the model is at most 1.5 times as far away as after
+the next lower one. Time is looked at once, in the beginning, to find out how many steps there will be. From then on
+everything is decided by the number of a step, so a recovery that is interrupted and resumed ends in the same weights.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer
 from aireprune.models.arrays import ModuleArrays
 
-RATES = (3e-3, 1e-3, 3e-4, 1e-4)  # that are tried, from the highest down
+RATES = (1e-3, 3e-4, 1e-4)  # that are tried, from the highest down
 TRIAL = 1 / 20  # share of all steps
 TRIALS = 2  # that are expected to be in vain
 FEW, MANY = 20, 200  # steps of a trial
-BETTER = 1.2  # times closer: then a lower rate is better
+BETTER = 1.5  # times closer: then a lower rate is better; less than that is what short trials always say of lower ones
 WARM_UP = 0.1  # share of the steps of a schedule
 LONGEST = 1.0  # length of a gradient
 LOOKS = 20  # how often the model is judged
