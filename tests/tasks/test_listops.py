@@ -114,3 +114,15 @@ def test_a_missing_part_is_named(data):
     (data / "listops-1000").mkdir()
     with pytest.raises(AireError, match=r"basic_train\.tsv, which is not there"):
         load_task("listops")
+
+
+def test_arguments_in_another_order_leave_every_value_as_it_is():
+    split = generate(replace(MINI, count=200))
+    assert split.lengths is not None
+    varied = module.reordered(np.random.default_rng(0), split.x)
+    assert (varied != split.x).any(1).mean() > 0.9
+    for before, after, length, answer in zip(split.x, varied, split.lengths, split.y, strict=True):
+        assert value(words(after, length))[0] == answer
+        assert sorted(before) == sorted(after)
+    cut = split.x[:, :8].copy()  # operators that are not closed
+    assert np.array_equal(module.reordered(np.random.default_rng(0), cut), cut)

@@ -58,3 +58,17 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(AireError, match="file cannot be written to"), locked(tmp_path / "file", "run"):
         pass
+
+
+def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path):
+    def fail(folder):
+        with locked(folder, "training"):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    with pytest.raises(KeyError):
+        fail(tmp_path / "old")
+    assert (tmp_path / "old").is_dir()

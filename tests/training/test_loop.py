@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,3 +106,19 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
 
     train_model(task, CONFIG, recipe, tmp_path, report=second)
     assert refused == [1, 2, 2]
+
+
+def test_varied_examples_resume_to_the_same_weights(tmp_path):
+    task = replace(brighter_half(), augment=lambda rng, x: x + rng.integers(0, 9, x.shape).astype(x.dtype))
+    recipe = Recipe(epochs=2, batch=20, augment=True)
+    whole = train_model(task, CONFIG, recipe, tmp_path / "whole")
+    train_model(task, CONFIG, recipe, tmp_path / "parts", Conditions(stop_after=7))
+    parts = train_model(task, CONFIG, recipe, tmp_path / "parts")
+    plain = train_model(task, CONFIG, replace(recipe, augment=False), tmp_path / "plain")
+    assert torch.equal(whole.encoder.weight, parts.encoder.weight)
+    assert not torch.equal(whole.encoder.weight, plain.encoder.weight)
+
+
+def test_examples_without_variations_are_not_varied(tmp_path):
+    with pytest.raises(AireError, match="no variations of toy examples"):
+        train_model(brighter_half(), CONFIG, Recipe(epochs=1, batch=20, augment=True), tmp_path)

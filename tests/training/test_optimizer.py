@@ -7,7 +7,7 @@ from toys import random_tokens
 
 from aireprune.models.create import new_model
 from aireprune.training import recipes
-from aireprune.training.optimizer import new_optimizer, parameter_groups, set_rate
+from aireprune.training.optimizer import hold_poles, new_optimizer, parameter_groups, set_rate
 from aireprune.training.recipes import Recipe
 
 
@@ -30,3 +30,13 @@ def test_rates_follow_their_peaks():
     for share in (0.5, 0.25):
         set_rate(optimizer, share)
         assert [group["lr"] for group in optimizer.param_groups] == [0.01 * share, 0.1 * share]
+
+
+def test_poles_of_s5_stay_stable():
+    model = new_model(recipes.model_config(random_tokens("classes"), "s5", "mini"), 0)
+    poles = model.get_parameter("layers.1.seq.Lambda_re")
+    before = poles.detach().clone()
+    poles.data[3] = 0.5
+    hold_poles(model)
+    assert poles[3].item() == pytest.approx(-1e-4)
+    assert (poles.detach() == before).sum() == len(before) - 1

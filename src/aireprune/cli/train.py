@@ -68,6 +68,13 @@ def train(
         float | None,
         typer.Option(metavar="W", help="S5, LRU: add W times the sum of all Hankel singular values to the loss."),
     ] = None,
+    augment: Annotated[
+        bool, typer.Option("--augment", help="Vary the examples: pictures moved, clips moved, stretched and louder.")
+    ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Begin with the weights of this model folder, of the same sizes."),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="cpu, cuda:1, ...; default: a GPU if any.")
     ] = None,
@@ -96,6 +103,8 @@ def train(
         seed=seed,
         examples=examples,
         hankel=hankel,
+        augment=augment,
+        start=start,
     )
     config = recipes.model_config(loaded, family, recipe, model_changes)
     trained = _train(loaded, config, recipes.training_recipe(base, family, recipe, recipe_changes), out, device)

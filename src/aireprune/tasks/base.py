@@ -10,6 +10,7 @@ import numpy as np
 
 from aireprune.errors import AireError
 from aireprune.folders import data_folder
+from aireprune.tasks.augment import Augment
 
 VALIDATION_SEED = 20260
 BYTES = 256  # different tokens of a task or model of bytes
@@ -54,7 +55,8 @@ class Task:
     outputs. decode: stored values to model inputs, float32 (n, L, d_input) or int64 tokens (n, L). step_rescale: how many
     steps of the task that models are trained on one step here lasts; a model runs with its step sizes times that.
     at_least: the numbers of tokens and classes are those that occur in the data, and a model may know more.
-    bytes_per_token: of a language task, how much text a token stands for on average; None if that is not known.
+    bytes_per_token: of a language task, how much text a token stands for on average; None if that is not known. augment:
+    variations of stored training values that keep their class; None if there are none.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Task:
     step_rescale: float = field(default=1.0, kw_only=True)
     at_least: bool = field(default=False, kw_only=True)
     bytes_per_token: float | None = field(default=1.0, kw_only=True)
+    augment: Augment | None = field(default=None, kw_only=True)
 
     @property
     def language(self) -> bool:

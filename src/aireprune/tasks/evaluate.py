@@ -72,14 +72,18 @@ def per_example(
 
 
 @torch.inference_mode()
-def per_example_of_copies(models: Sequence[nn.Module], task: Task, split: Split) -> list[np.ndarray]:
-    """The same of every model, where all of them are pruned copies of one: what they have in common runs once."""
-    together = Together(models)
-    found = []
-    for part, inputs, first in _parts(models, task, split, None):
-        outputs = together(*_tensors(models[0], inputs))
-        found.append([_metric(task, _checked(logits, task, part, first), part) for logits in outputs])
-    return [np.concatenate(values) for values in zip(*found, strict=True)]
+def per_example_of_copies(
+    models: Sequence[nn.Module], task: Task, splits: Sequence[Split]
+) -> list[tuple[np.ndarray, ...]]:
+    """The same of every model for every split, where the models are pruned copies of one: what they share runs once."""
+    together, of_splits = Together(models), []
+    for split in splits:
+        found = []
+        for part, inputs, first in _parts(models, task, split, None):
+            outputs = together(*_tensors(models[0], inputs))
+            found.append([_metric(task, _checked(logits, task, part, first), part) for logits in outputs])
+        of_splits.append([np.concatenate(values) for values in zip(*found, strict=True)])
+    return list(zip(*of_splits, strict=True))
 
 
 @torch.inference_mode()

@@ -12,6 +12,7 @@ import numpy as np
 from aireprune.errors import AireError
 from aireprune.folders import data_folder
 from aireprune.tasks import numpy_files
+from aireprune.tasks.augment import moved_pictures
 from aireprune.tasks.base import Split, Task, find_data, hold_out, locate, normalised
 from aireprune.tasks.png import luma
 
@@ -31,14 +32,16 @@ def smnist() -> Task:
     arrays = read_npz(path, "xtr", "ytr", "xte", "yte")
     full, test = (labelled(arrays[f"x{part}"], arrays[f"y{part}"], (784,), path) for part in ("tr", "te"))
     train, validation = hold_out(full, len(full) // 12)
-    return Task("smnist", 784, 1, 10, normalised(784, SMNIST_MEAN, SMNIST_STD), train, validation, test)
+    decode, augment = normalised(784, SMNIST_MEAN, SMNIST_STD), moved_pictures(28, 2, mirrored=False)
+    return Task("smnist", 784, 1, 10, decode, train, validation, test, augment=augment)
 
 
 def image() -> Task:
     """Grey CIFAR-10: 45,000 training, 5,000 validation and 10,000 test images."""
     full, test = (grey_cifar(part) for part in ("train", "test"))
     train, validation = hold_out(full, len(full) // 10)
-    return Task("image", 1024, 1, 10, normalised(1024, GREY_MEAN, GREY_STD), train, validation, test)
+    decode, augment = normalised(1024, GREY_MEAN, GREY_STD), moved_pictures(32, 4, mirrored=True)
+    return Task("image", 1024, 1, 10, decode, train, validation, test, augment=augment)
 
 
 def scifar_rgb() -> Task:

@@ -68,7 +68,33 @@ def listops_mini() -> Task:
 
 
 def _task(name: str, length: int, splits: list[Split]) -> Task:
-    return Task(name, length, len(WORDS), 10, tokens, *splits)
+    return Task(name, length, len(WORDS), 10, tokens, *splits, augment=reordered)
+
+
+def reordered(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """The arguments of every operator in random order, which changes no value: tokens (n, L) -> (n, L)."""
+    varied = x.copy()
+    for row in varied:
+        length = int(np.flatnonzero(row)[-1]) + 1 if row.any() else 0
+        row[:length] = np.frombuffer(_reorder(row[:length].tobytes(), rng), x.dtype)
+    return varied
+
+
+def _reorder(expression: bytes, rng: np.random.Generator) -> bytes:
+    """One expression; as it is if its operators are not all closed."""
+    open_nodes: list[list[bytes]] = [[]]
+    for token in expression:
+        if MIN <= token <= SM:
+            open_nodes.append([bytes([token])])
+        elif token != CLOSE:
+            open_nodes[-1].append(bytes([token]))
+        elif len(open_nodes) == 1:
+            return expression
+        else:
+            operator, *arguments = open_nodes.pop()
+            order = rng.permutation(len(arguments))
+            open_nodes[-1].append(operator + b"".join(arguments[place] for place in order) + bytes([CLOSE]))
+    return b"".join(open_nodes[0]) if len(open_nodes) == 1 else expression
 
 
 def generated(grammar: Grammar) -> Split:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from aireprune.errors import AireError
+from aireprune.tasks.augment import varied_clips
 from aireprune.tasks.base import VALIDATION_SEED, Split, Task, find_data
 from aireprune.tasks.cache import cached, sections, write_arrays
 from aireprune.tasks.images import read_npz
@@ -59,7 +60,8 @@ def speech_mini() -> Task:
         raise AireError(f"{path} has classes y that are not whole numbers from 0 to 11.")
     parts = by_speaker(data["spk"], 0.7, 0.1)
     splits = [Split(data["x"][part], data["y"][part].astype(np.int64)) for part in parts]
-    return Task("speech-mini", RATE // 2 // FRAME, FRAME, 12, decode_frames, *splits)
+    augment = varied_clips(RATE // 2, mu_law())
+    return Task("speech-mini", RATE // 2 // FRAME, FRAME, 12, decode_frames, *splits, augment=augment)
 
 
 def mu_law() -> np.ndarray:

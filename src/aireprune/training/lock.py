@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from aireprune.errors import AireError
@@ -23,9 +23,10 @@ def locked(folder: Path, what: str) -> Iterator[None]:
     """Have the folder, which is made, for oneself; AireError if another `what` (a sweep, a training) is running in it.
 
     The lock is on a file in the folder, which is removed in the end; one that a killed process left behind locks nobody
-    out. Where the system has no such locks, nothing is locked.
+    out. Where the system has no such locks, nothing is locked. A folder that was made for nothing goes again.
     """
     path = folder / NAME
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = _acquire(path)
@@ -37,6 +38,12 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         ) from error
     try:
         yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        if new:
+            with suppress(OSError):  # there is something in it
+                folder.rmdir()
+        raise
     finally:
         path.unlink(missing_ok=True)
         os.close(lock)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from torch import nn
 
+from aireprune.memory import freed_memory_kept
 from aireprune.models.create import AnyConfig
 from aireprune.tasks.base import Split, Task
 from aireprune.training.lock import locked
@@ -60,7 +61,7 @@ def train_model(
 ) -> nn.Module:
     """Train to the end, from the beginning or from where a run in `folder` stopped."""
     workers = join(conditions.device)
-    with locked(folder, "training") if workers.first else nullcontext():
+    with locked(folder, "training") if workers.first else nullcontext(), freed_memory_kept():
         return _train(Run(task, config, recipe, folder, workers), conditions, report)
 
 
@@ -85,10 +86,16 @@ def _train(run: Run, conditions: Conditions, report: Report) -> nn.Module:
 def batches(task: Task, recipe: Recipe, epoch: int, first: int, workers: Workers) -> Iterator[Split]:
     """This process's shares of the epoch's shuffled batches from number `first` on.
 
-    The order depends on the seed and the epoch only. Of every batch a process takes each count-th example.
+    The order depends on the seed and the epoch only, variations of examples on the batch and the process too. Of every
+    batch a process takes each count-th example.
     """
     examples = min(recipe.examples or len(task.train), len(task.train))
     order = np.random.default_rng((recipe.seed, epoch)).permutation(examples)
     for start in range(first * recipe.batch, examples - recipe.batch + 1, recipe.batch):
         chosen = np.sort(order[start : start + recipe.batch])
-        yield task.train.rows(chosen[workers.rank :: workers.count])
+        rows = task.train.rows(chosen[workers.rank :: workers.count])
+        if recipe.augment:
+            assert task.augment is not None
+            rng = np.random.default_rng((recipe.seed, epoch, start, workers.rank))
+            rows = replace(rows, x=task.augment(rng, rows.x))
+        yield rows

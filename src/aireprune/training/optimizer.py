@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from aireprune.families.s5 import CLIP_EIGS_AT
 from aireprune.training.recipes import Recipe
 
 SSM_PARAMETERS = {
@@ -33,14 +34,22 @@ def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def new_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
-    """AdamW over the groups, at its first step."""
-    return torch.optim.AdamW(parameter_groups(model, recipe), betas=(0.9, 0.999))
+    """AdamW over the groups, at its first step; one kernel for all tensors, which are small here."""
+    return torch.optim.AdamW(parameter_groups(model, recipe), betas=(0.9, 0.999), fused=True)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
     """Every group's learning rate as a share of its peak."""
     for group in optimizer.param_groups:
         group["lr"] = group["peak"] * share
+
+
+@torch.no_grad()
+def hold_poles(model: nn.Module) -> None:
+    """After a step: poles of S5, the only ones that are free to leave the left half-plane, stay in it."""
+    for name, parameter in model.named_parameters():
+        if name.rpartition(".")[2] == "Lambda_re":
+            parameter.clamp_(max=CLIP_EIGS_AT)
 
 
 def restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

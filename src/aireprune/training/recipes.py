@@ -35,6 +35,8 @@ class Recipe:
     validate: int = 0  # validate on the first so many examples after every epoch; 0: all
     precision: str = "float32"  # or bf16: autocast, with float32 weights and scans
     hankel: float = 0.0  # weight of the sum of Hankel singular values in the loss (`aireprune.training.hankel`)
+    augment: bool = False  # train on variations of the examples (`aireprune.tasks.augment`)
+    start: str | None = None  # folder of a model whose weights the run begins with; None: new weights
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -63,6 +65,8 @@ class RecipeChanges:
     seed: int | None = None
     examples: int | None = None
     hankel: float | None = None
+    augment: bool | None = None
+    start: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +104,7 @@ def task_name(base: str, recipe: str) -> str:
 
 def training_recipe(base: str, family: str, recipe: str, changes: RecipeChanges = RecipeChanges()) -> Recipe:
     """How a recipe trains a family on a task."""
-    row = _row(base, family, recipe)
+    row = hyperparameters(base, family, recipe)
     listed = Recipe(
         epochs=row.epochs,
         batch=row.batch,
@@ -118,7 +122,7 @@ def model_config(task: Task, family: str, recipe: str, changes: ModelChanges = M
     The paper lists S5 only. S4D takes the same layers and features with 64 states (32 pairs) per channel; LRU takes n
     states, one direction; Mamba and Mamba-2 take half the features as d_model, expansion 2 and 16 or 128 states.
     """
-    row = _changed(_row(base_task(task.name), family, recipe), changes)
+    row = _changed(hyperparameters(base_task(task.name), family, recipe), changes)
     if family == "s5":
         return _s5(task, row, changes.states or row.n)
     if family == "s4d":
@@ -135,7 +139,8 @@ def model_config(task: Task, family: str, recipe: str, changes: ModelChanges = M
     )
 
 
-def _row(base: str, family: str, recipe: str) -> Hyperparameters:
+def hyperparameters(base: str, family: str, recipe: str) -> Hyperparameters:
+    """The line of a recipe's table that a family is trained with on a task."""
     return replace(TABLES[recipe][base], **OTHERWISE.get((recipe, family, base), {}))
 
 

@@ -20,9 +20,10 @@ from aireprune.models.create import AnyConfig, new_model
 from aireprune.tasks.base import Split, Task
 from aireprune.tasks.evaluate import evaluate
 from aireprune.training.hankel import check_regularised, hankel_sum
-from aireprune.training.optimizer import new_optimizer, restore, set_rate
+from aireprune.training.optimizer import hold_poles, new_optimizer, restore, set_rate
 from aireprune.training.precision import check_precision, loss_of
 from aireprune.training.recipes import Recipe
+from aireprune.training.start import begin_with
 from aireprune.training.workers import Workers
 
 
@@ -45,11 +46,15 @@ class Run:
         if self.per_epoch == 0:
             raise AireError(f"A batch of {recipe.batch} is larger than the {len(task.train)} training examples.")
         workers.share(recipe.batch)
+        if recipe.augment and task.augment is None:
+            raise AireError(f"There are no variations of {task.name} examples that keep their class (augment=True).")
         self.model = new_model(config, recipe.seed).to(workers.device)
         if recipe.hankel:
             check_regularised(self.model)
         self.settings = {"task": task.name, "config": config.to_dict(), "recipe": asdict(recipe)}
         self.settings["family"] = str(self.model.family)
+        if recipe.start is not None:
+            self.settings["start"] = begin_with(self.model, recipe.start)
         self.optimizer = new_optimizer(self.model, recipe)
         self.step, self.seconds, self.steps = 0, 0.0, recipe.epochs * self.per_epoch
         self.history: list[Epoch] = []
@@ -112,6 +117,7 @@ class Run:
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
+        hold_poles(self.model)
         self.step += 1
         self.seconds += time.perf_counter() - began
         return loss.item()
