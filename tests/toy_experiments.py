@@ -69,23 +69,28 @@ def save_task(task: Task, path: Path) -> None:
 
 
 def make_zoo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """folder/zoo with two models under names of the zoo; few ratios and variants, and the toy task in place of theirs."""
-    from aireprune.experiments.paper import models, reproduction, run, speed
+    """folder/zoo with two models under names of the zoo, one of them with two seeds; few ratios and variants, and the toy
+    task in place of theirs."""
+    from aireprune.experiments.paper import models, reproduction, run, seeds, speed
     from aireprune.experiments.paper.models import ZooModel
     from aireprune.experiments.variants import Variant
 
     variants = (*(Variant.of(name) for name in ("random", "last", "aire")), Variant.of("aire", "balanced", True))
     zoo = (ZooModel("image", "s5"), ZooModel("text", "s5"))
-    monkeypatch.setattr(models, "variants", lambda family: variants)
+    for module in (models, seeds):
+        monkeypatch.setattr(module, "variants", lambda family: variants)
     monkeypatch.setattr(models, "ablations", lambda length: (Variant.of("aire"), Variant.of("aire", epsilon=0.01)))
     monkeypatch.setattr(models, "RATIOS", (0.0, 0.5))
     monkeypatch.setattr(models, "ABLATION_RATIOS", (0.0, 0.5))
     monkeypatch.setattr(reproduction, "ABLATED", ("image-s5",))
+    other = ZooModel("text", "s5", 1)
     monkeypatch.setattr(reproduction, "ZOO", {"mini": zoo})
+    monkeypatch.setattr(reproduction, "SEEDED", {"mini": ((zoo[1], other),)})
+    monkeypatch.setattr(seeds, "RATIOS", (0.0, 0.5))
     _, task = classification()
     for module in (run, speed):
         monkeypatch.setattr(module, "load_task", lambda name: replace(task, name=name))
-    for seed, model in enumerate(zoo):
+    for seed, model in enumerate((*zoo, other)):
         aireprune.save(new_model(CONFIG, seed).eval(), folder / "zoo" / model.name)
     (folder / "zoo" / "image-s5" / "training.json").write_text(json.dumps(TRAINING))
     return folder / "zoo"

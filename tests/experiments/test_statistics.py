@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from aireprune.experiments.statistics import interval, paired_interval, paired_p_value
+from aireprune.experiments.statistics import interval, paired_interval, paired_p_value, student_interval
 
 
 def test_wilson_interval():
@@ -69,3 +69,12 @@ def test_the_paired_interval_against_its_definition():
     assert paired_interval(a, b) == pytest.approx((centre - half, centre + half), rel=1e-6)
     low, high = paired_interval(np.ones(50), np.ones(50))
     assert low == -high < 0  # not sure of it
+
+
+def test_interval_of_three_values_covers_the_mean_as_often_as_it_says():
+    draws = np.random.default_rng(0).normal(1.0, 2.0, (2000, 3))
+    bounds = np.array([student_interval(values) for values in draws])
+    assert 0.93 <= np.mean((bounds[:, 0] <= 1) & (bounds[:, 1] >= 1)) <= 0.97
+    assert student_interval(np.array([3.0])) == (-math.inf, math.inf)
+    low, high = student_interval(np.arange(20.0))
+    assert high - low == pytest.approx(2 * 1.96 * np.std(np.arange(20), ddof=1) / math.sqrt(20), rel=1e-3)

@@ -24,7 +24,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="ITEM",
-            help="table1, table2, table3, table5, curves, profiles, averages, ablations or all (of these); or rivals.",
+            help="table1, table2, table3, table5, curves, profiles, averages, ablations, seeds, all of these; or rivals.",
         ),
     ],
     out: Annotated[
@@ -90,27 +90,30 @@ def reproduce(
         say(f"Wrote the data in {wanted.data}")
 
 
-def _rivals(out: Path, found: Sequence[tuple[Comparison, str]], examples: int, recover_steps: int, page: bool) -> None:
-    """The comparisons that can be made, one after the other, and the page about them."""
+def _rivals(
+    out: Path, found: Sequence[tuple[Comparison, Sequence[str]]], examples: int, recover_steps: int, page: bool
+) -> None:
+    """The comparisons that are wanted, one after the other, and the page about them."""
     from aireprune.experiments.rivals.page import render
-    from aireprune.experiments.rivals.run import Effort, gather
+    from aireprune.experiments.rivals.run import Effort, folder_of, gather
 
     effort = Effort(examples=examples, recover_steps=recover_steps)
     data = out / "results" / "rivals"
     with progress("loading") as step, resumable():
-        for comparison, path in found:
-            gather(comparison, path, data / comparison.name, effort, step)
+        for comparison, paths in found:
+            for number, path in enumerate(paths):
+                gather(comparison, path, folder_of(data, comparison, number), effort, step)
     if page:
-        say(f"Wrote {render(data, out / 'rivals.md', [comparison for comparison, _ in found], effort)}")
+        say(f"Wrote {render(data, out / 'rivals.md', found, effort)}")
     else:
         say(f"Wrote the data in {data}")
 
 
 def _check_models(wanted: Reproduction) -> None:
     """Say what is missing, and how to get it, before hours of work."""
-    for model in wanted.models:
+    for model in wanted.every:
         if wanted.find(model) is None:
             raise AireError(
                 f"There is no model {wanted.zoo / model.name}. Train it with: aire train {model.base} --family "
-                f"{model.family} --recipe {wanted.recipe} -o RUN, then move RUN/model there."
+                f"{model.family} --recipe {wanted.recipe} --seed {model.seed} -o RUN, then move RUN/model there."
             )

@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aireprune.drawing import AIRE, COLOURS, FAINT, INK, QUIET, as_svg, colours, name_lines, new_axes, printable, styled
+from aireprune.drawing import (
+    AIRE,
+    BOTTOM,
+    COLOURS,
+    FAINT,
+    INK,
+    NOTE_SIZE,
+    QUIET,
+    as_svg,
+    colours,
+    leave_room,
+    name_lines,
+    new_axes,
+    printable,
+    styled,
+)
 from aireprune.files.writing.atomic import atomic_path
 
 if TYPE_CHECKING:
@@ -28,8 +43,10 @@ Reported = tuple[
 def curves(summary: Summary, title: str, reported: Reported | None = None) -> str:
     """Test metric against ratio, a line per variant, as SVG. reported: what the paper has for this task."""
     with styled():
-        axes = new_axes()
+        named = emphasised(summary)
+        axes = new_axes(notes=1 + (reported is not None) + (len(named) < len(summary.variants)))
         draw_curves(axes, summary, reported)
+        leave_room(axes, {name: name == "aire" for name in named})
         axes.set_title(printable(title), parse_math=False)
         return _finished(axes)
 
@@ -38,7 +55,8 @@ def profile(summary: Summary, name: str, title: str) -> str:
     """Share of states kept in every layer against the ratio of the whole model, as SVG."""
     with styled():
         axes = new_axes()
-        draw_profile(axes, summary, name)
+        layers = draw_profile(axes, summary, name)
+        leave_room(axes, dict.fromkeys(layers, False) if len(layers) <= LINES else {})
         axes.set_title(printable(title), parse_math=False)
         return _finished(axes)
 
@@ -72,13 +90,12 @@ def draw_curves(axes: Axes, summary: Summary, reported: Reported | None = None) 
             f"dotted: safe ratio of aire on the paper's larger model, {reported[0]:g} % ({reported[1]:.1f} points lost)"
         )
     light = [printable(name) for name in summary.variants if name not in named]
-    axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # heights on paper are known from here on
     name_lines(axes, {name: _end(summary, summary.variants[name]) for name in named}, inks, bold="aire")
     _note(axes, [*notes, *(["light: " + ", ".join(light)] if light else [])])
 
 
-def draw_profile(axes: Axes, summary: Summary, name: str) -> None:
-    """Share of states that each layer keeps: a line per layer, or a row of a map where they are many."""
+def draw_profile(axes: Axes, summary: Summary, name: str) -> list[str]:
+    """Share of states that each layer keeps: a line per layer, or a row of a map where they are many; the layers' names."""
     points = summary.variants[name].points
     layers = next(point.layers for point in points if point.layers)
     shares = np.array(
@@ -87,7 +104,9 @@ def draw_profile(axes: Axes, summary: Summary, name: str) -> None:
             for i, layer in enumerate(layers)
         ]
     )
-    draw_shares(axes, [100 * point.ratio for point in points], shares, [layer.name for layer in layers])
+    names = [layer.name for layer in layers]
+    draw_shares(axes, [100 * point.ratio for point in points], shares, names)
+    return names
 
 
 def draw_shares(axes: Axes, ratios: Sequence[float], shares: np.ndarray, names: Sequence[str]) -> None:
@@ -107,7 +126,6 @@ def draw_shares(axes: Axes, ratios: Sequence[float], shares: np.ndarray, names: 
     inks = dict(zip(names, _shades(len(names)), strict=True))
     for row, layer in zip(shares, names, strict=True):
         axes.plot(ratios, row, color=inks[layer], linewidth=1.8, marker="o", markersize=3.2)
-    axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]
     name_lines(axes, {layer: (ratios[-1], row[-1]) for row, layer in zip(shares, names, strict=True)}, inks)
 
 
@@ -179,12 +197,12 @@ def _note(axes: Axes, lines: Sequence[str]) -> None:
     axes.annotate(
         "\n".join(lines),
         (0, 0),
-        xytext=(0, -42),
+        xytext=(0, -BOTTOM),
         xycoords="axes fraction",
         textcoords="offset points",
         va="top",
         color=QUIET,
-        fontsize=8.5,
+        fontsize=NOTE_SIZE,
         parse_math=False,
     )
 

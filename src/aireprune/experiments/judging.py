@@ -28,10 +28,10 @@ class Judge:
         """What stayed of every cell's model, and how it does on validation and test examples."""
         small = [None if cell == FULL else self._pruner(cell) for cell in cells]
         models = [self._pruner.source.module if one is None else one.model for one in small]
-        validation, test = (per_example_of_copies(models, self._task, part) for part in (self._validation, self._test))
+        metrics = per_example_of_copies(models, self._task, (self._validation, self._test))
         return [
-            result_of(cell.key, model, None if one is None else one.plan, metric)
-            for cell, model, one, metric in zip(cells, models, small, zip(validation, test, strict=True), strict=True)
+            result_of(cell.key, model, None if one is None else one.plan, (validation, test))
+            for cell, model, one, (validation, test) in zip(cells, models, small, metrics, strict=True)
         ]
 
 

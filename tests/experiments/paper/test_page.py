@@ -46,6 +46,7 @@ def test_the_page_holds_every_table_and_picture(small_zoo, tmp_path, monkeypatch
         "## Averages",
         "## Table 3",
         "## Ablations",
+        "### text-s5, 2 seeds",
     ):
         assert title in text
     assert "80%: 88.24" in text  # the paper's Text, beside ours

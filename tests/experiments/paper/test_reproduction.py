@@ -25,6 +25,17 @@ def test_items_and_their_models():
     assert planned("table1").ablated == ()
     assert [model.name for model in planned("ablations").ablated] == ["listops-s5", "pathfinder-s5", "listops-s4d"]
     assert (planned("ablations").sweeps, planned("curves").sweeps) == (False, True)
+    assert planned("curves").seeded == ()
+    seeds = planned("seeds")
+    assert (seeds.models, seeds.sweeps) == ((), False)
+    assert [model.name for model in seeds.every][:4] == [
+        "listops-s5",
+        "listops-s5-seed1",
+        "listops-s5-seed2",
+        "smnist-s5-small",
+    ]
+    assert len(planned("seeds", only=["smnist-s5-small"]).every) == 3
+    assert len(planned("all").every) == len(ZOO["mini"]) + 5
 
 
 def own(*models, only=()):

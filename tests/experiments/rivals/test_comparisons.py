@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from aireprune import zoo
 from aireprune.errors import AireError
 from aireprune.experiments.rivals.comparisons import COMPARISONS, chosen
 
 
 def test_models_of_the_package_stand_for_what_is_not_given():
-    assert [(one.name, path) for one, path in chosen(())] == [
-        ("s5", "zoo:smnist-s5"),
-        ("lru", "zoo:smnist-lru"),
-        ("mamba2", "zoo:smnist-mamba2"),
-    ]
-    given = dict((one.name, path) for one, path in chosen(["s5-hankel=run/model", "lru=other"]))
-    assert given["s5-hankel"] == "run/model"
-    assert given["lru"] == "other"
-    assert [path for _, path in chosen(["lru=other"], only=["lru"])] == ["other"]
+    found = {one.name: paths for one, paths in chosen(())}
+    assert list(found) == ["s5", "s5-hankel", "lru", "mamba2"]
+    assert found["lru"] == ("zoo:smnist-lru",)
+    assert all(zoo.locate(path).is_dir() for paths in found.values() for path in paths)
+    given = {one.name: paths for one, paths in chosen(["s5-hankel=run/model", "lru=other", "lru=third"])}
+    assert given["s5-hankel"] == ("run/model",)
+    assert given["lru"] == ("other", "third")
+    assert given["s5"] == found["s5"]
+    assert [paths for _, paths in chosen(["lru=other"], only=["lru"])] == [("other",)]
 
 
 @pytest.mark.parametrize(

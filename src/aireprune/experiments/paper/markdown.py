@@ -22,8 +22,10 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def command(words: str, options: Mapping[str, object]) -> str:
-    """What a person types: aire train image, and the options as flags."""
-    return " ".join([words, *(f"--{name} {value}" for name, value in options.items())])
+    """What a person types: aire train image, and the options as flags; one that is True has no value."""
+    return " ".join(
+        [words, *(f"--{name}" if value is True else f"--{name} {value}" for name, value in options.items())]
+    )
 
 
 def with_interval(summary: Summary, point: Full | Point) -> str:

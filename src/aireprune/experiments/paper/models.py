@@ -22,14 +22,17 @@ ABLATED = ("listops-s5", "pathfinder-s5", "listops-s4d")
 
 @dataclass(frozen=True)
 class ZooModel:
-    """A trained model of the zoo."""
+    """A trained model of the zoo. seed: of its training. size: how it is called if it is not of the recipe's."""
 
     base: str
     family: str
+    seed: int = 0
+    size: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.base}-{self.family}"
+        seed = f"seed{self.seed}" if self.seed else ""
+        return "-".join(filter(None, (self.base, self.family, self.size, seed)))
 
     def task(self, recipe: str) -> str:
         return task_name(self.base, recipe)
@@ -59,6 +62,14 @@ ZOO: dict[str, tuple[ZooModel, ...]] = {
         )
         for base in bases
     ),
+}
+
+SEEDED: dict[str, tuple[tuple[ZooModel, ...], ...]] = {  # models that differ in nothing but the seed of their training
+    "mini": (
+        tuple(ZooModel("listops", "s5", seed) for seed in range(3)),
+        tuple(ZooModel("smnist", "s5", seed, "small") for seed in (0, 2, 3)),  # 1 has an unstable pole
+    ),
+    "paper": (),
 }
 
 

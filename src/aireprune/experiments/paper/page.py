@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from aireprune.experiments.figures import curves, profile, save_picture
 from aireprune.experiments.paper.markdown import command, kept_reading, table
 from aireprune.experiments.paper.models import DROP, EXAMPLES, ZooModel
 from aireprune.experiments.paper.paper import safe_in_paper
 from aireprune.experiments.paper.reproduction import TABLE_FAMILIES, Reproduction
+from aireprune.experiments.paper.seeds import seeds_section
 from aireprune.experiments.paper.tables import (
     Summaries,
     ablation_table,
@@ -20,6 +23,16 @@ from aireprune.experiments.paper.tables import (
 )
 from aireprune.experiments.stored import number, read_object, text, understood
 from aireprune.files.writing.atomic import atomic_path
+from aireprune.training.recipes import hyperparameters, training_recipe
+
+SIZES = {
+    "layers": "layers",
+    "h": "features",
+    "n": "states",
+    "blocks": "blocks",
+    "dropout": "dropout",
+}  # flags of aire train
+OPTIONS = ("epochs", "batch", "lr", "ssm_lr", "weight_decay", "examples", "hankel", "augment", "start")  # and these
 
 
 def render(wanted: Reproduction) -> Path:
@@ -59,7 +72,7 @@ def _sections(wanted: Reproduction, summaries: Summaries) -> list[str]:
                 lambda m: profile(summaries[m.name], "aire", f"{m.name}, method aire"),
             )
         )
-    return [*parts, *(ablation_table(wanted, model) for model in wanted.ablated)]
+    return [*parts, *(ablation_table(wanted, model) for model in wanted.ablated), seeds_section(wanted)]
 
 
 def _head(recipe: str) -> str:
@@ -78,7 +91,7 @@ that no choice has seen ({counts}); brackets are 95 % intervals. The paper's fig
 def _models(wanted: Reproduction) -> str:
     """How the models were trained, where they came with that."""
     rows = []
-    for model in wanted.models:
+    for model in wanted.every:
         training = wanted.path(model) / "training.json"
         if training.is_file():
             with understood(training, "does not say how the model was trained; delete it, or train the model again"):
@@ -91,7 +104,7 @@ def _training(model: ZooModel, recipe: str, path: Path) -> list[str]:
     run = read_object(path)
     best, test = number(run["history"][-1]["validation"]), number(run["test"])
     bits = run.get("metric") == "bits per byte"
-    made = {"family": model.family, "recipe": recipe, "seed": run["recipe"]["seed"]}
+    made = {"family": model.family, "recipe": recipe, **_otherwise(model, recipe, run)}
     return [
         model.name,
         text(run["task"]),
@@ -101,6 +114,15 @@ def _training(model: ZooModel, recipe: str, path: Path) -> list[str]:
         f"{number(run['seconds']) / 60:.0f} min",
         f"`{command(f'aire train {model.base}', made)}`",
     ]
+
+
+def _otherwise(model: ZooModel, recipe: str, run: Mapping[str, Any]) -> dict[str, object]:
+    """The options by which a run differed from its recipe, and its seed."""
+    listed = asdict(training_recipe(model.base, model.family, recipe))
+    row, config, used = asdict(hyperparameters(model.base, model.family, recipe)), run.get("config", {}), run["recipe"]
+    sizes = {flag: config[key] for key, flag in SIZES.items() if model.size and config[key] != row[key]}
+    options = {name.replace("_", "-"): used[name] for name in OPTIONS if used.get(name, listed[name]) != listed[name]}
+    return {**sizes, **options, "seed": used["seed"]}
 
 
 def _pictures(title: str, kind: str, wanted: Reproduction, draw: Callable[[ZooModel], str]) -> str:

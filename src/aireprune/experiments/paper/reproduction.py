@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aireprune.errors import AireError, did_you_mean
-from aireprune.experiments.paper.models import ABLATED, ZOO, ZooModel
+from aireprune.experiments.paper.models import ABLATED, SEEDED, ZOO, ZooModel
 from aireprune.experiments.summary import Summary
 from aireprune.pruning.source import open_file
 from aireprune.training.recipes import check_name
@@ -22,6 +22,7 @@ ITEMS = {
     "profiles": "what each layer loses as the ratio grows, a figure per model",
     "averages": "loss and safe ratio of each method, averaged over the models",
     "ablations": "what each part of the method is worth",
+    "seeds": "what varies from model to model: the methods on models of several seeds",
 }
 FAMILIES = {"s5": "S5", "s4d": "S4D", "mamba": "Mamba"}
 TABLE_FAMILIES = {"table1": ("s5",), "table2": ("s4d", "mamba"), "table3": ("s5",), "table5": ("mamba",)}
@@ -29,11 +30,12 @@ TABLE_FAMILIES = {"table1": ("s5",), "table2": ("s4d", "mamba"), "table3": ("s5"
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """zoo: the folder of trained models. own: checkpoints of the user's that take the place of models, by their names.
-    out: gets results.md, and the data and figures in results/."""
+    """seeded: groups of models that differ in their seed. zoo: the folder of trained models. own: checkpoints of the user's
+    that take the place of models, by their names. out: gets results.md, and the data and figures in results/."""
 
     items: frozenset[str]
     models: tuple[ZooModel, ...]
+    seeded: tuple[tuple[ZooModel, ...], ...]
     recipe: str
     zoo: Path
     own: Mapping[str, Path]
@@ -49,13 +51,18 @@ class Reproduction:
 
     @property
     def sweeps(self) -> bool:
-        """Whether anything but ablations is wanted."""
-        return bool(self.items - {"ablations"})
+        """Whether anything but ablations and seeds is wanted."""
+        return bool(self.items - {"ablations", "seeds"})
 
     @property
     def ablated(self) -> tuple[ZooModel, ...]:
         """The models whose ablations are wanted."""
         return tuple(model for model in self.models if "ablations" in self.items and model.name in ABLATED)
+
+    @property
+    def every(self) -> tuple[ZooModel, ...]:
+        """The models of all tables and figures, each once."""
+        return tuple(dict.fromkeys((*self.models, *(model for group in self.seeded for model in group))))
 
     def of_family(self, family: str) -> tuple[ZooModel, ...]:
         return tuple(model for model in self.models if model.family == family)
@@ -79,6 +86,9 @@ class Reproduction:
 
     def ablation_folder(self, model: ZooModel) -> Path:
         return self.data / "ablations" / model.name
+
+    def seed_folder(self, model: ZooModel) -> Path:
+        return self.data / "seeds" / model.name
 
     def summary(self, model: ZooModel) -> Summary:
         return Summary.load(self.sweep_folder(model) / "summary.json")
@@ -104,15 +114,17 @@ def plan_reproduction(
             f"There is no table or figure {item!r}.{did_you_mean(item, ITEMS)} Choose all or one of {', '.join(ITEMS)}."
         )
     items = frozenset(ITEMS if item == "all" else (item,))
-    names = [model.name for model in ZOO[recipe]]
+    groups = SEEDED[recipe] if "seeds" in items else ()
+    names = list(dict.fromkeys(model.name for model in (*ZOO[recipe], *(group[0] for group in groups))))
     unknown = sorted(set(only) - set(names))
     if unknown:
         raise AireError(f"There is no model {', '.join(unknown)} in recipe {recipe}. Models: {', '.join(names)}.")
-    families = {family for wanted in items for family in TABLE_FAMILIES.get(wanted, FAMILIES)}
+    families = {family for wanted in items - {"seeds"} for family in TABLE_FAMILIES.get(wanted, FAMILIES)}
     chosen = tuple(m for m in ZOO[recipe] if m.family in families and (not only or m.name in only))
-    if not chosen:
-        raise AireError(f"{item} is not about {', '.join(only)}.")
-    return Reproduction(items=items, models=chosen, recipe=recipe, zoo=zoo, own=paths, out=out)
+    seeded = tuple(group for group in groups if not only or group[0].name in only)
+    if not (chosen or seeded):
+        raise AireError(f"{item} is not about {', '.join(only) or f'recipe {recipe}'}.")
+    return Reproduction(items=items, models=chosen, seeded=seeded, recipe=recipe, zoo=zoo, own=paths, out=out)
 
 
 def _own_model(text: str, recipe: str) -> tuple[str, Path]:

@@ -40,7 +40,7 @@ class Way:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """name: what a checkpoint is given as. default: the model of the package that stands for it; None: it must be given.
+    """name: what a checkpoint is given as. default: the models of the package that stand for it, which differ in their seed.
 
     shares: of the states that go, with the heads of their columns.
     """
@@ -48,7 +48,7 @@ class Comparison:
     name: str
     title: str
     rival: Rival
-    default: str | None
+    default: tuple[str, ...]
     shares: Mapping[str, float]
     selective: bool = False
 
@@ -81,49 +81,50 @@ COMPARISONS = (
         name="s5",
         title="S5 trained plainly, pruned afterwards",
         rival=HSVR,
-        default=f"{PREFIX}smnist-s5",
+        default=(f"{PREFIX}smnist-s5-n128",),
         shares=REMOVED,
     ),
     Comparison(
         name="s5-hankel",
         title="a model trained with the regulariser here, pruned by us",
         rival=HSVR,
-        default=None,
+        default=(f"{PREFIX}smnist-s5-n128-hankel",),
         shares=REMOVED,
     ),
     Comparison(
         name="lru",
         title="LRU trained plainly, pruned afterwards",
         rival=COMPRESSM,
-        default=f"{PREFIX}smnist-lru",
+        default=(f"{PREFIX}smnist-lru",),
         shares={f"{kept} of {LRU_STATES} stay": 1 - kept / LRU_STATES for kept in (47, 28, 13)},
     ),
     Comparison(
         name="mamba2",
         title="Mamba-2 of digits",
         rival=GHOST,
-        default=f"{PREFIX}smnist-mamba2",
+        default=(f"{PREFIX}smnist-mamba2",),
         shares={"50 % gone": 0.5, "75 % gone": 0.75, "87.5 % gone": 0.875},
         selective=True,
     ),
 )
 
 
-def chosen(given: Iterable[str], only: Iterable[str] = ()) -> list[tuple[Comparison, str]]:
-    """The comparisons that can be made, each with its checkpoint.
+def chosen(given: Iterable[str], only: Iterable[str] = ()) -> list[tuple[Comparison, tuple[str, ...]]]:
+    """The comparisons that are wanted, each with its checkpoints.
 
-    given: NAME=PATH, in place of the package's own. only: names; by default all.
+    given: NAME=PATH, in place of the package's own; several of one name are models that differ in their seed. only: names;
+    by default all.
     """
-    known, paths = [comparison.name for comparison in COMPARISONS], {}
+    known = [comparison.name for comparison in COMPARISONS]
+    paths: dict[str, list[str]] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not (equals and path):
             raise AireError(f"A model to stand beside the rivals is given as NAME=PATH, not {text!r}.")
-        paths[name] = path
+        paths.setdefault(name, []).append(path)
     wanted = list(only) or known
     for name in (*paths, *wanted):
         if name not in known:
             hint = did_you_mean(name, known)
             raise AireError(f"No rival is compared with {name!r}.{hint} Names: {', '.join(known)}.")
-    found = ((one, paths.get(one.name, one.default)) for one in COMPARISONS if one.name in wanted)
-    return [(comparison, path) for comparison, path in found if path is not None]
+    return [(one, tuple(paths.get(one.name, one.default))) for one in COMPARISONS if one.name in wanted]

@@ -1,7 +1,7 @@
 """Doing what the page needs: every model made smaller in every way, judged, and kept as data.
 
-A folder per comparison holds comparison.json (the model and the examples) and cells.jsonl (a line per result). What is
-there is not done again, and a page is rendered from it without data sets.
+A folder per model of a comparison holds comparison.json (the model and the examples) and cells.jsonl (a line per result).
+What is there is not done again, and a page is rendered from it without data sets.
 """
 
 from __future__ import annotations
@@ -77,6 +77,11 @@ class Facts:
                 validation=whole(values["validation"]),
                 tested=whole(values["tested"]),
             )
+
+
+def folder_of(data: Path, comparison: Comparison, number: int) -> Path:
+    """Where the data of a comparison's models is: NAME, NAME-2, NAME-3."""
+    return data / (f"{comparison.name}-{number + 1}" if number else comparison.name)
 
 
 def gather(comparison: Comparison, model: str, folder: Path, effort: Effort, report: Report) -> None:
