@@ -91,8 +91,8 @@ def draw(document: dict[str, Any]) -> str:
         axes.set_title(f"Embedded S5, {document['examples']:,} test digits")
         figure = axes.get_figure(root=True)
         assert figure is not None
-        figure.draw_without_rendering()
         drawing.name_lines(axes, ends, INKS, bold="truncate (aire)")
+        drawing.leave_room(axes, {name: name == "truncate (aire)" for name in ends})
         return drawing.as_svg(figure)
 
 

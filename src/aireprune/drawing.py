@@ -58,6 +58,10 @@ STYLE = {
 }
 FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 LABEL_HEIGHT = 14.0  # points between the names at line ends
+LABEL_SIZE, LABEL_AWAY = 9.5, 14.0  # points: of those names, and between them and the lines
+LABEL_LETTERS = 32  # of those names, at most
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 38.0, 42.0  # points around axes of ours: for ticks, labels and a title
+NOTE_SIZE, NOTE_LINE = 8.5, 10.5  # points: of small print, and of a line of it
 
 
 def printable(text: str, most: int = 60) -> str:
@@ -81,12 +85,35 @@ def styled() -> Iterator[Any]:
         yield matplotlib
 
 
-def new_axes(width: float = 8.0, height: float = 4.6) -> Axes:
-    """Axes of a figure of their own, in inches, without a window or notebook behind it."""
+def new_axes(width: float = 8.0, height: float = 4.6, notes: int = 0) -> Axes:
+    """Axes of a figure of their own, in inches, without a window or notebook behind it. notes: lines of small print below.
+
+    Where the axes are is known from the beginning: laying a figure out takes matplotlib several times as long as drawing it.
+    """
     extra("matplotlib", "A figure")
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained").add_subplot()
+    wide, high, bottom = 72 * width, 72 * height, BOTTOM + notes * NOTE_LINE
+    place = (LEFT / wide, bottom / high, (wide - LEFT - RIGHT) / wide, (high - bottom - TOP) / high)
+    return Figure(figsize=(width, height)).add_axes(place)
+
+
+def leave_room(axes: Axes, names: Mapping[str, bool]) -> None:
+    """Make new axes narrower by what the names (bold or not) at line ends take up."""
+    if not names:
+        return
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    fonts = {bold: FontProperties(size=LABEL_SIZE, weight="bold" if bold else "normal") for bold in (True, False)}
+    widths = [
+        text_to_path.get_text_width_height_descent(printable(name, LABEL_LETTERS), fonts[bold], ismath=False)[0]
+        for name, bold in names.items()
+    ]
+    figure, place = axes.get_figure(root=True), axes.get_position()
+    assert figure is not None
+    taken = (LABEL_AWAY + max(widths)) / (72 * figure.get_figwidth())
+    axes.set_position((place.x0, place.y0, max(place.width - taken, place.width / 3), place.height))
 
 
 def shown_axes(width: float = 8.0, height: float = 4.6) -> Axes:
@@ -108,6 +135,8 @@ def name_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], inks: Mappin
     """Write the names at the right of the line ends (x, y), in their colours and far enough from each other."""
     figure = axes.get_figure(root=True)
     assert figure is not None
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()  # heights on paper are known from here on
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     ends = {name: (min(max(x, left), right), min(max(y, low), high)) for name, (x, y) in ends.items()}
     bottom, top = axes.transData.transform([(0, low), (0, high)])[:, 1]
@@ -116,13 +145,13 @@ def name_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], inks: Mappin
     placed = spread(heights, LABEL_HEIGHT * pixels, bottom, top)
     for name, (x, y) in ends.items():
         axes.annotate(
-            printable(name, 32),
+            printable(name, LABEL_LETTERS),
             (x, y),
-            xytext=(14, (placed[name] - heights[name]) / pixels),
+            xytext=(LABEL_AWAY, (placed[name] - heights[name]) / pixels),
             textcoords="offset points",
             va="center",
             color=inks[name],
-            fontsize=9.5,
+            fontsize=LABEL_SIZE,
             fontweight="bold" if name == bold else "normal",
             parse_math=False,
             annotation_clip=False,
@@ -130,9 +159,10 @@ def name_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], inks: Mappin
                 "arrowstyle": "-",
                 "color": inks[name],
                 "linewidth": 0.6,
-                "relpos": (0, 0.5),
-                "shrinkA": 1,
-                "shrinkB": 3,
+                "relpos": (-0.03, 0.5),
+                "patchA": None,  # nothing to stop at: where a line meets a box is searched for step by step
+                "shrinkA": 0,
+                "shrinkB": 0,
             },
         )
 

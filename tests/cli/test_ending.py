@@ -163,5 +163,5 @@ def test_a_shell_can_complete():
     assert completed.stdout.split() == [b"prune"]
     completed = run(_AIRE_COMPLETE="complete_bash", COMP_WORDS="aire prune --method global-h", COMP_CWORD="3")
     assert completed.stdout.split() == [b"global-hinf"]
-    completed = run(_AIRE_COMPLETE="complete_bash", COMP_WORDS="aire inspect zoo:list", COMP_CWORD="2")
-    assert completed.stdout.split() == [b"zoo:listops-s4d", b"zoo:listops-s5"]
+    completed = run(_AIRE_COMPLETE="complete_bash", COMP_WORDS="aire inspect zoo:text", COMP_CWORD="2")
+    assert completed.stdout.split() == [b"zoo:text-s5"]

@@ -9,6 +9,7 @@ import re
 
 SAME = (
     "allocate",
+    "augment",
     "batch",
     "bench",
     "blocks",
@@ -29,6 +30,7 @@ SAME = (
     "force",
     "granularity",
     "hankel",
+    "head_dim",
     "horizon",
     "inputs",
     "int8",
@@ -64,6 +66,7 @@ SAME = (
     "seed",
     "seeds",
     "ssm_lr",
+    "start",
     "state_axis",
     "states",
     "step",

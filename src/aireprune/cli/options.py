@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from aireprune.cli import completing
+from aireprune.cli.place import Place
 
 Checkpoint = Annotated[
     Path,
     typer.Argument(
+        parser=Place,
         metavar="CKPT",
         help="Checkpoint: a folder, a .msgpack, .safetensors, .pt, .pth, .ckpt, .bin or .npz file, zoo:NAME (`aire zoo`).",
         autocompletion=completing.checkpoints,

@@ -8,11 +8,16 @@ from typing import Annotated
 import typer
 
 from aireprune.cli import completing
+from aireprune.cli.place import Place
 
 Out = Annotated[
     Path,
     typer.Option(
-        "-o", "--out", metavar="OUT", help="Where to write the pruned checkpoint; must not exist (see --overwrite)."
+        "-o",
+        "--out",
+        parser=Place,
+        metavar="OUT",
+        help="Where to write the pruned checkpoint; must not exist (see --overwrite).",
     ),
 ]
 Ratio = Annotated[

@@ -44,14 +44,14 @@ class AxisCut:
     def mask(self, values: np.ndarray, kept: np.ndarray) -> np.ndarray:
         if not self.silent:
             return values
-        gone = np.setdiff1d(np.arange(len(self.positions)), kept)
         masked = values.copy()
-        masked[(slice(None),) * self.axis + (self.positions[gone].ravel(),)] = 0
+        masked[(slice(None),) * self.axis + (self._gone(kept),)] = 0
         return masked
 
     def remove(self, values: np.ndarray, kept: np.ndarray, size: int | None = None) -> np.ndarray:
-        gone = np.setdiff1d(np.arange(len(self.positions)), kept)
-        stay = np.setdiff1d(np.arange(values.shape[self.axis]), self.positions[gone])
+        marks = np.ones(values.shape[self.axis], bool)
+        marks[self._gone(kept)] = False
+        stay = np.flatnonzero(marks)
         if size is None:
             return values.take(stay, self.axis)
         # every run of states (one per group and column of positions) is padded at its own end
@@ -62,6 +62,12 @@ class AxisCut:
         out = values.take(np.maximum(index, 0), self.axis)
         out[(slice(None),) * self.axis + (np.flatnonzero(index < 0),)] = self.fill
         return out
+
+    def _gone(self, kept: np.ndarray) -> np.ndarray:
+        """Where on the axis the other states sit."""
+        marks = np.ones(len(self.positions), bool)
+        marks[kept] = False
+        return self.positions[marks].ravel()
 
     def entries(self, shape: Shape) -> int:
         return prod(shape[: self.axis]) * self.positions.size * prod(shape[self.axis + 1 :])

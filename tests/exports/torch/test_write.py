@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 
 import numpy as np
 import pytest
 import small_models
 import torch
 from foreign_models import transformers_model
+from forks import forks
 
 import aireprune
 
+IMPORTS = """
+import sys, warnings
+warnings.simplefilter("ignore")
+sys.modules["aireprune"] = None  # importing it fails
+import numpy, torch, torch._dynamo, torch._export.serde.serialize
+"""
 ALONE = """
 import sys
-sys.modules["aireprune"] = None  # importing it fails
 import numpy as np
 import torch
 program = torch.export.load(sys.argv[1]).module()
@@ -24,12 +29,18 @@ np.save(sys.argv[3], program(*given).detach().numpy())
 """
 
 
-def run_alone(folder, *given):
-    np.savez(folder / "given.npz", *given)
-    paths = [folder / name for name in ("model.pt2", "given.npz", "found.npy")]
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE, *paths], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return np.load(folder / "found.npy")
+@pytest.fixture(scope="module")
+def run_alone():
+    """What the program in a folder makes of arrays, in a process of its own."""
+    with forks(IMPORTS, os.environ) as forked:
+
+        def run_alone(folder, *given):
+            np.savez(folder / "given.npz", *given)
+            done = forked(ALONE, *(folder / name for name in ("model.pt2", "given.npz", "found.npy")))
+            assert done.returncode == 0, done.stderr
+            return np.load(folder / "found.npy")
+
+        yield run_alone
 
 
 MODELS = {
@@ -42,7 +53,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_a_pruned_model_without_aireprune(name, tmp_path):
+def test_a_pruned_model_without_aireprune(name, run_alone, tmp_path):
     model = aireprune.prune(MODELS[name](), ratio=0.4)
     done = aireprune.export(model, tmp_path / "model.pt2")
     assert done.difference < 1e-5
@@ -53,7 +64,7 @@ def test_a_pruned_model_without_aireprune(name, tmp_path):
 
 
 @torch.no_grad()
-def test_a_language_model_of_transformers(tmp_path):
+def test_a_language_model_of_transformers(run_alone, tmp_path):
     pytest.importorskip("transformers")
     model = transformers_model("Mamba", state_size=6, num_hidden_layers=1)
     aireprune.export(model, tmp_path / "model.pt2")

@@ -16,6 +16,7 @@ from typing import Any
 MOST_STEPS = 4_000_000
 MOST_MEMORY = 150_000_000  # bytes that the values may take, roughly
 POINTER, SMALL, LIST, DICT, SET, ENTRY = 8, 40, 64, 72, 224, 104  # bytes of each, and of an entry in a dictionary
+MOST_MARKS = 10_000  # open at a time; Python itself writes no more than its depth of recursion
 LONGEST_INTEGER = 64  # bytes
 STOP = 0x2E
 U1, U2, U4, U8, I4, F8 = (struct.Struct(layout) for layout in ("<B", "<H", "<I", "<Q", "<i", ">d"))
@@ -111,6 +112,8 @@ class Machine:
 
     def mark(self) -> None:
         self.spend(LIST)
+        if len(self._below) == MOST_MARKS:
+            raise ValueError(f"more than {MOST_MARKS} lists are begun inside of each other")
         self._below.append(self._stack)
         self._stack = []
 
