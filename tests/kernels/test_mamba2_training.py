@@ -49,7 +49,7 @@ def outcome(run, sizes: Sizes, leaves: list[Tensor]) -> tuple[Tensor, ...]:
 
 
 SIZES = [  # heads, channels of a head, groups, states, length, taps; 48 steps are a chunk
-    (4, 16, 1, 64, 100, 4),
+    (4, 16, 1, 64, 300, 4),
     (4, 5, 2, 11, 53, 3),
     (2, 3, 1, 1, 49, 4),
     (6, 4, 3, 8, 3, 4),
@@ -60,17 +60,11 @@ SIZES = [  # heads, channels of a head, groups, states, length, taps; 48 steps a
 @pytest.mark.parametrize(("heads", "width", "groups", "states", "length", "taps"), SIZES)
 def test_gradients_are_those_of_the_parts(heads, width, groups, states, length, taps):
     sizes = Sizes(heads=heads, width=width, groups=groups, states=states, eps=1e-5)
-    leaves = problem(sizes, length, taps)
-    for found, expected in zip(outcome(mamba2_training, sizes, leaves), outcome(by_parts, sizes, leaves), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_gradients_in_single_precision():
-    sizes = Sizes(heads=4, width=16, groups=1, states=64, eps=1e-5)
-    found = outcome(mamba2_training, sizes, problem(sizes, 300, 4, torch.float32))
-    expected = outcome(by_parts, sizes, problem(sizes, 300, 4))
+    found = outcome(mamba2_training, sizes, problem(sizes, length, taps, torch.float32))
+    expected = outcome(by_parts, sizes, problem(sizes, length, taps))
     for single, double in zip(found, expected, strict=True):
-        torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-5 * float(double.abs().max()))
+        largest = float(double.abs().max()) if double.numel() else 0.0
+        torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-5 * largest)
 
 
 def test_shapes_that_do_not_fit():

@@ -39,19 +39,14 @@ def outcome(run, leaves: list[Tensor]) -> tuple[Tensor, ...]:
 
 @pytest.mark.parametrize(  # 24 steps are a chunk
     ("length", "d", "n", "rank", "taps"),
-    [(70, 64, 16, 2, 4), (25, 5, 3, 1, 4), (48, 17, 9, 10, 2), (2, 8, 1, 1, 4), (3, 4, 0, 1, 1)],
+    [(150, 64, 16, 2, 4), (25, 5, 3, 1, 4), (48, 17, 9, 10, 2), (2, 8, 1, 1, 4), (3, 4, 0, 1, 1)],
 )  # fmt: skip
 def test_gradients_are_those_of_the_parts(length, d, n, rank, taps):
-    leaves = problem(length, d, n, rank, taps)
-    for found, expected in zip(outcome(mamba_training, leaves), outcome(by_parts, leaves), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_gradients_in_single_precision():
-    found = outcome(mamba_training, problem(150, 64, 16, 2, 4, torch.float32))
-    expected = outcome(by_parts, problem(150, 64, 16, 2, 4))
+    found = outcome(mamba_training, problem(length, d, n, rank, taps, torch.float32))
+    expected = outcome(by_parts, problem(length, d, n, rank, taps))
     for single, double in zip(found, expected, strict=True):
-        torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-5 * float(double.abs().max()))
+        largest = float(double.abs().max()) if double.numel() else 0.0
+        torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-5 * largest)
 
 
 def test_shapes_that_do_not_fit():

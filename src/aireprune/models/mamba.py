@@ -75,7 +75,8 @@ class MambaLayer(SelectiveLayer):
             self.x_proj.weight,
             *self.dt_proj.parameters(),
         )
-        return stock and not watched and learns_here(parts, *weights)
+        single = parts.dtype == torch.float32  # the kernel is compiled for nothing else
+        return stock and single and not watched and learns_here(parts, *weights)
 
     def _learn(self, parts: Tensor) -> Tensor:
         conv, dt = self.conv1d, self.dt_proj

@@ -89,7 +89,8 @@ class Mamba2Layer(SelectiveLayer):
         watched = norm._forward_hooks or norm._forward_pre_hooks or norm._backward_hooks or norm._backward_pre_hooks
         stock = type(norm) is GatedNorm and not watched and "forward" not in vars(norm)
         weights = (self.conv1d.weight, self.conv1d.bias, self.A_log, self.D, self.dt_bias, norm.weight)
-        return stock and self.B_proj is None and self.C_proj is None and learns_here(parts, *weights)
+        single = parts.dtype == torch.float32  # the kernel is compiled for nothing else
+        return stock and single and self.B_proj is None and self.C_proj is None and learns_here(parts, *weights)
 
     def _learn(self, parts: Tensor) -> Tensor:
         conv, width = self.conv1d, self.out_proj.in_features // self.heads

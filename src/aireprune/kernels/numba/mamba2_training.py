@@ -85,7 +85,7 @@ def _scatter(source, stride, sizes, first, rows, part, u):
 def _convolved(u, sizes, taps, shift, first, rows, inputs, act):
     """v of a chunk into act (T, W); inputs (T + k - 1, W) begins with the k - 1 rows before."""
     k, stride = taps.shape
-    _gather(u, sizes, first - (k - 1), rows + k - 1, 1, inputs, stride)
+    _gather(u, sizes, first - (k - 1), rows + k - 1, np.int64(1), inputs, stride)
     of_rows.convolve(inputs, 0, stride, taps, k, shift, act, 0, rows, stride)
 
 
@@ -125,7 +125,7 @@ def _forward_sequence(u, sizes, taps, shift, pole, skip, bias, weight, eps, star
         first, rows = chunk * CHUNK, min(CHUNK, length - chunk * CHUNK)
         _convolved(u, sizes, taps, shift, first, rows, inputs, act)
         of_rows.silu((act, act), (np.int64(0), np.int64(0)), (), rows * stride)
-        _gather(u, sizes, first, rows, 0, z, channels)
+        _gather(u, sizes, first, rows, np.int64(0), z, channels)
         _raw_steps(u, heads, bias, first, rows, raw)
         decays(raw, pole, low, high, rows, *factors)
         for g in range(groups):
@@ -197,7 +197,7 @@ def _backward_sequence(
         first, rows = chunk * CHUNK, min(CHUNK, length - chunk * CHUNK)
         _convolved(u, sizes, taps, shift, first, rows, inputs, act)
         of_rows.silu_and_slope((act, slope), (top, top), (), rows * stride)
-        _gather(u, sizes, first, rows, 0, z, channels)
+        _gather(u, sizes, first, rows, np.int64(0), z, channels)
         _raw_steps(u, heads, bias, first, rows, raw)
         decays(raw, pole, low, high, rows, *factors)
         for i in range(k - 1):  # the next chunk's first rows, which this one's last inputs have gone to
@@ -235,8 +235,8 @@ def _backward_sequence(
         for t in range(rows):
             of_rows.add((gact, gshift), (t * stride, top), (), stride)
         of_rows.convolve(gact, 0, stride, back, k, none, ginputs, 0, rows, stride)
-        _scatter(ginputs, stride, sizes, first, rows, 1, gu)
-        _scatter(gz, channels, sizes, first, rows, 0, gu)
+        _scatter(ginputs, stride, sizes, first, rows, np.int64(1), gu)
+        _scatter(gz, channels, sizes, first, rows, np.int64(0), gu)
         for i in range(rows):
             to = gu[first + i]
             for h in range(heads):

@@ -80,7 +80,7 @@ def _forward_sequence(u, sizes, taps, shift, weights, pole, skip, starts, out):
     gates, z, y, held = line(CHUNK * apart, u), line(CHUNK * stride, u), line(CHUNK * stride, u), line(n * stride, u)
     for chunk in range(starts.shape[0]):
         first, rows = chunk * CHUNK, min(CHUNK, length - chunk * CHUNK)
-        _gather(u, 0, channels, first - (k - 1), rows + k - 1, inputs, stride)
+        _gather(u, np.int64(0), channels, first - (k - 1), rows + k - 1, inputs, stride)
         of_rows.convolve(inputs, 0, stride, taps, k, shift, act, 0, rows, stride)
         of_rows.silu((act, act), (top, top), (), rows * stride)
         _make_steps(act, weights, ranks, stride, apart, rows, gates, raw, delta)
@@ -91,7 +91,7 @@ def _forward_sequence(u, sizes, taps, shift, weights, pole, skip, starts, out):
             rise(act, delta, skip, pole, gates, mine, mine, y, column, stride, ranks, ranks + n, apart, n, rows)
         of_rows.silu((z, z), (top, top), (), rows * stride)
         of_rows.multiply((y, z, y), (top, top, top), (), rows * stride)
-        _scatter(y, stride, 0, channels, first, rows, out)
+        _scatter(y, stride, np.int64(0), channels, first, rows, out)
 
 
 @kernel(parallel=True, error_model="numpy")
@@ -127,12 +127,12 @@ def _backward_sequence(u, sizes, taps, shift, weights, back, pole, skip, starts,
     for chunk in range(starts.shape[0] - 1, -1, -1):
         first, rows = chunk * CHUNK, min(CHUNK, length - chunk * CHUNK)
         count = rows * stride
-        _gather(u, 0, channels, first - (k - 1), rows + k - 1, inputs, stride)
+        _gather(u, np.int64(0), channels, first - (k - 1), rows + k - 1, inputs, stride)
         of_rows.convolve(inputs, 0, stride, taps, k, shift, act, 0, rows, stride)
         of_rows.silu_and_slope((act, slope), (top, top), (), count)
         _make_steps(act, weights, ranks, stride, apart, rows, gates, raw, delta)
         _gather(u, channels, channels, first, rows, z, stride)
-        _gather(gout, 0, channels, first, rows, up, stride)
+        _gather(gout, np.int64(0), channels, first, rows, up, stride)
         of_rows.silu_and_slope((z, gz), (top, top), (), count)
         of_rows.multiply((up, z, g), (top, top, top), (), count)
         ggates[: rows * apart] = 0
@@ -160,5 +160,5 @@ def _backward_sequence(u, sizes, taps, shift, weights, back, pole, skip, starts,
             of_rows.add((gact, of_shift), (t * stride, top), (), stride)
             of_rows.add((graw, of_bias), (t * stride, top), (), stride)
         of_rows.convolve(gact, 0, stride, turned, k, none, y, 0, rows, stride)
-        _scatter(y, stride, 0, channels, first, rows, gu)
+        _scatter(y, stride, np.int64(0), channels, first, rows, gu)
         _scatter(gz, stride, channels, channels, first, rows, gu)

@@ -99,6 +99,11 @@ def _weigh(a, b, rows, add, out):
 @njit
 def room(rows, width, like):
     """Zeros (rows, width) of an array's type that begin at a vector boundary."""
+    return _room(np.int64(rows), np.int64(width), like)
+
+
+@njit
+def _room(rows, width, like):
     keep_apart()
     return aligned_rows(rows, width, like.dtype)
 

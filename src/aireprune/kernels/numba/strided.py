@@ -9,6 +9,7 @@ vectors along j. Nothing is packed: what a chunk of time multiplies is in cache 
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
@@ -94,7 +95,15 @@ def product(a, a_at, a_row, a_term, b, b_at, b_term, out, out_at, out_row, rows,
     x_at: where the operand begins in the array x. x_row, x_term: from a row, and from a term, to the next. fresh: what out
     held is forgotten. Rows of out may not overlap; what lies behind columns and is read must be memory.
     """
-    keep_apart()
+    _product(
+        a, np.int64(a_at), np.int64(a_row), np.int64(a_term), b, np.int64(b_at), np.int64(b_term), out, np.int64(out_at),
+        np.int64(out_row), np.int64(rows), np.int64(depth), np.int64(columns), np.int64(kind), np.bool_(fresh),
+    )  # fmt: skip
+
+
+@njit
+def _product(a, a_at, a_row, a_term, b, b_at, b_term, out, out_at, out_row, rows, depth, columns, kind, fresh):
+    keep_apart()  # and one copy for all constants: numba would compile one for every set of them
     lanes = REGISTER_BYTES // a.itemsize
     for r in range(0, rows, STEP):
         end = min(r + STEP, rows)
@@ -149,6 +158,11 @@ def _flip_block(typing_context, a, a_at, a_row, out, out_at, out_row):
 @njit
 def transpose(a, a_at, a_row, rows, columns, out, out_row):
     """out[j, i] = a[i, j], out from its beginning on; both flat. Rows and columns are rounded up to whole vectors."""
+    _transpose(a, np.int64(a_at), np.int64(a_row), np.int64(rows), np.int64(columns), out, np.int64(out_row))
+
+
+@njit
+def _transpose(a, a_at, a_row, rows, columns, out, out_row):
     keep_apart()
     lanes = REGISTER_BYTES // a.itemsize
     for i in range(0, rows, lanes):
