@@ -19,7 +19,7 @@ def test_tables_and_commands():
 
 
 def test_intervals():
-    assert with_interval(SUMMARY, SUMMARY.full) == "56.2 [53.1, 59.2]"
+    assert with_interval(SUMMARY, SUMMARY.full) == "73.3 [70.5, 75.9]"
 
 
 def test_marks_say_what_is_better_by_the_metric():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aireprune import zoo
-from aireprune.experiments.paper.models import ABLATED, SEEDED, ZOO, ZooModel, ablation_request, sweep_request
+from aireprune.experiments.paper.models import SEEDED, ZOO, ZooModel, ablation_request, sweep_request
 from aireprune.experiments.paper.seeds import seed_request
 
 ROOT = Path(__file__).parents[3]
@@ -27,11 +27,10 @@ def test_kept_sweeps_are_those_that_would_be_done_now(model):
     """So that they are resumed and not refused."""
     kept = json.loads((RESULTS / model.name / "sweep.json").read_text())
     assert {**kept, **sweep_request(model, "mini").to_dict()} == kept
-    if model.name in ABLATED:
-        kept = json.loads((RESULTS / "ablations" / model.name / "sweep.json").read_text())
-        length = max(variant["options"].get("horizon", 0) for variant in kept["variants"])
-        request = ablation_request("mini", length).to_dict()
-        assert json.dumps({**kept, **request}, indent=1) == json.dumps(kept, indent=1)
+    kept = json.loads((RESULTS / "ablations" / model.name / "sweep.json").read_text())
+    length = max(variant["options"].get("horizon", 0) for variant in kept["variants"])
+    request = ablation_request(model, "mini", length).to_dict()
+    assert json.dumps({**kept, **request}, indent=1) == json.dumps(kept, indent=1)
 
 
 @pytest.mark.parametrize("model", [model for group in SEEDED["mini"] for model in group], ids=lambda model: model.name)

@@ -14,7 +14,7 @@ def test_sweeps_and_ablations_are_done_once(small_zoo, tmp_path, monkeypatch):
     wanted = plan_reproduction("all", "mini", small_zoo, tmp_path / "docs")
     gather(wanted, lambda what, done, total: steps.append((what, done, total)))
     found = {str(path.relative_to(wanted.data)) for path in wanted.data.rglob("summary.json")}
-    names = ("image-s5", "text-s5", "ablations/image-s5", "seeds/text-s5", "seeds/text-s5-seed1")
+    names = ("image-s5", "text-s5", "ablations/image-s5", "ablations/text-s5", "seeds/text-s5", "seeds/text-s5-seed1")
     assert found == {f"{name}/summary.json" for name in names}
     assert steps[0] == ("image-s5: random at 50%", 1, 3 + 3)
     assert ("image-s5 ablations: aire epsilon=0.01 at 50%", 2, 2) in steps

@@ -17,7 +17,6 @@ ABLATION_RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8)
 EXAMPLES = {"mini": (500, 1000), "paper": (0, 0)}  # of validation and test; 0: all
 FEWER_TO_FIT = {"smnist-mamba": 64, "image-s4d": 64}  # sequences to calibrate with: the slowest to fit
 DROP = {"mini": 2.0, "paper": 1.0}  # points that a safe ratio may cost; a point of 500 examples is five of them
-ABLATED = ("listops-s5", "pathfinder-s5", "listops-s4d")
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,9 @@ def variants(family: str) -> tuple[Variant, ...]:
     )
 
 
-def ablations(length: int) -> tuple[Variant, ...]:
+def ablations(family: str, length: int) -> tuple[Variant, ...]:
     """What each part of the method is worth."""
-    return (
+    parts = (
         Variant.of("aire"),
         Variant.of("global-energy"),
         Variant.of("uniform-energy"),
@@ -96,6 +95,11 @@ def ablations(length: int) -> tuple[Variant, ...]:
         Variant.of("aire", epsilon=1e-2),
         Variant.of("aire", horizon=length),
         Variant.of("aire", horizon=max(1, length // 16)),
+    )
+    if family == "mamba":  # its poles are no pairs, and depend on the input
+        return (*parts, Variant.of("aire", calibrated=True))
+    return (
+        *parts,
         Variant.of("aire-published"),
         Variant.of("aire-pair"),
         Variant.of("aire", "refit"),
@@ -113,18 +117,23 @@ def sweep_request(model: ZooModel, recipe: str) -> SweepRequest:
         ratios=RATIOS,
         examples=test,
         validation=validation,
-        calibrate_count=FEWER_TO_FIT.get(model.name, COUNT) if recipe == "mini" else COUNT,
+        calibrate_count=_to_fit(model, recipe),
         drop=DROP[recipe],
     )
 
 
-def ablation_request(recipe: str, length: int) -> SweepRequest:
+def ablation_request(model: ZooModel, recipe: str, length: int) -> SweepRequest:
     """The sweep of a model's ablations; length: steps of its task."""
     validation, test = EXAMPLES[recipe]
     return SweepRequest(
-        variants=ablations(length),
+        variants=ablations(model.family, length),
         ratios=ABLATION_RATIOS,
         examples=test,
         validation=validation,
+        calibrate_count=_to_fit(model, recipe),
         drop=DROP[recipe],
     )
+
+
+def _to_fit(model: ZooModel, recipe: str) -> int:
+    return FEWER_TO_FIT.get(model.name, COUNT) if recipe == "mini" else COUNT

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aireprune.errors import AireError, did_you_mean
-from aireprune.experiments.paper.models import ABLATED, SEEDED, ZOO, ZooModel
+from aireprune.experiments.paper.models import SEEDED, ZOO, ZooModel
 from aireprune.experiments.summary import Summary
 from aireprune.pruning.source import open_file
 from aireprune.training.recipes import check_name
@@ -57,7 +57,7 @@ class Reproduction:
     @property
     def ablated(self) -> tuple[ZooModel, ...]:
         """The models whose ablations are wanted."""
-        return tuple(model for model in self.models if "ablations" in self.items and model.name in ABLATED)
+        return self.models if "ablations" in self.items else ()
 
     @property
     def every(self) -> tuple[ZooModel, ...]:

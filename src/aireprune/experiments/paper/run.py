@@ -28,7 +28,7 @@ def gather(wanted: Reproduction, report: Report, run: Run = run_here) -> None:
             request = sweep_request(zoo_model, wanted.recipe)
             run_sweep(model, task, request, wanted.sweep_folder(zoo_model), _named(report, zoo_model.name), setting)
         if zoo_model in wanted.ablated:
-            request, name = ablation_request(wanted.recipe, task.length), f"{zoo_model.name} ablations"
+            request, name = ablation_request(zoo_model, wanted.recipe, task.length), f"{zoo_model.name} ablations"
             run_sweep(model, task, request, wanted.ablation_folder(zoo_model), _named(report, name), setting)
     for zoo_model in (model for group in wanted.seeded for model in group):
         model, task = load_model(wanted.path(zoo_model)), load_task(zoo_model.task(wanted.recipe))
