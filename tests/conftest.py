@@ -8,6 +8,8 @@ import sys
 os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton: its kernels are checked without a GPU
 # before anything imports torch: bfloat16 products die on machines that have AMX but may not use it
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# before anything imports JAX: tests compare numbers, and compiling for speed takes most of a minute of them
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import pytest
 from helpers import GOLDEN_NAMES, Golden
