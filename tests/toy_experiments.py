@@ -79,7 +79,9 @@ def make_zoo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     zoo = (ZooModel("image", "s5"), ZooModel("text", "s5"))
     for module in (models, seeds):
         monkeypatch.setattr(module, "variants", lambda family: variants)
-    monkeypatch.setattr(models, "ablations", lambda family, length: (Variant.of("aire"), Variant.of("aire", epsilon=0.01)))
+    monkeypatch.setattr(
+        models, "ablations", lambda family, length: (Variant.of("aire"), Variant.of("aire", epsilon=0.01))
+    )
     monkeypatch.setattr(models, "RATIOS", (0.0, 0.5))
     monkeypatch.setattr(models, "ABLATION_RATIOS", (0.0, 0.5))
     other = ZooModel("text", "s5", 1)

@@ -120,7 +120,8 @@ def _otherwise(model: ZooModel, recipe: str, run: Mapping[str, Any]) -> dict[str
     """The options by which a run differed from its recipe, and its seed."""
     listed = asdict(training_recipe(model.base, model.family, recipe))
     row, config, used = asdict(hyperparameters(model.base, model.family, recipe)), run.get("config", {}), run["recipe"]
-    flags = SIZES if model.size else {"dropout": "dropout"}  # sizes of a model that has no size of its own are its family's
+    # the sizes of a model that has no size of its own are its family's
+    flags = SIZES if model.size else {"dropout": "dropout"}
     sizes = {flag: config[key] for key, flag in flags.items() if key in config and config[key] != row[key]}
     options = {name.replace("_", "-"): used[name] for name in OPTIONS if used.get(name, listed[name]) != listed[name]}
     return {**sizes, **options, "seed": used["seed"]}
