@@ -25,8 +25,9 @@ def test_layers_are_counted_and_other_modules_are_not(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("every", [0.0, 600.0])
 def test_a_model_in_memory(monkeypatch: pytest.MonkeyPatch, every: float) -> None:
+    """Calibrated twice, as some of its states outlive the inputs."""
     monkeypatch.setattr(telling.Telling.__init__, "__defaults__", (every,))
     model, lines = small_models.s4d(), []
     inputs = np.random.default_rng(0).standard_normal((8, 40, 2)).astype(np.float32)
     prune_module(open_module(model), make_job(None, {"ratio": 0.5, "calibrate": inputs}), report=lines.append)
-    assert [line.split(",")[0] for line in lines] == ["calibration: 1 of 2 layers are fitted"] * (every == 0)
+    assert [line.split(",")[0] for line in lines] == ["calibration: 1 of 2 layers are fitted"] * 2 * (every == 0)

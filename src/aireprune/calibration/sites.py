@@ -43,13 +43,15 @@ ACTIVATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 @dataclass(frozen=True)
 class Site:
     """A layer in a model. module: full name; channels_first: its input is (b, h, L); linear: full name of the dense layer
-    behind it that can be fitted; gates: a Mamba or Mamba-2 mixer whose inside is known."""
+    behind it that can be fitted; gates: a Mamba or Mamba-2 mixer whose inside is known; steps: of the linear layer's input
+    that it was recognised by."""
 
     layer: Layer[Any]
     module: str
     channels_first: bool = False
     linear: str | None = None
     gates: bool = False
+    steps: int = 0
 
     @property
     def lti(self) -> bool:
@@ -161,7 +163,7 @@ class _LinearProbe(_Probe):
             shown = _where_shown(self.response(u.float()), u, seen)
             if shown:
                 linear = next((path for path in shown if path and _is_dense(self.model.get_submodule(path))), None)
-                self.site = Site(self.layer, name, channels_first, linear)
+                self.site = Site(self.layer, name, channels_first, linear, steps=u.shape[1])
                 return
 
     def refusal(self) -> str:

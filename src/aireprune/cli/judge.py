@@ -16,7 +16,7 @@ from aireprune.cli.output import measured, progress, say, stderr, table
 
 if TYPE_CHECKING:
     from aireprune.experiments.evaluation import Estimate, Evaluation
-    from aireprune.pruning.prune import Pruned
+    from aireprune.pruning.outcome import Pruned
     from aireprune.pruning.request import Job
     from aireprune.pruning.search import RatioFound
     from aireprune.pruning.source import FileSource

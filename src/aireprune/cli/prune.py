@@ -39,7 +39,7 @@ from aireprune.errors import AireError
 
 if TYPE_CHECKING:
     from aireprune.bench.pruned import Speed
-    from aireprune.pruning.prune import Pruned
+    from aireprune.pruning.outcome import Pruned
     from aireprune.pruning.request import Job
     from aireprune.pruning.source import FileSource
 

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from aireprune.calibration.comparison import Distance
     from aireprune.calibration.recovery import Recovered
     from aireprune.cli.sizes import Sizes
-    from aireprune.pruning.outcome import Outcome
+    from aireprune.pruning.outcome import Outcome, Pruned
     from aireprune.pruning.plan import Plan
-    from aireprune.pruning.prune import Pruned
 
 PAPER = "the paper's way is --method aire --reduce truncate"
 

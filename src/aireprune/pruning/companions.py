@@ -26,7 +26,7 @@ from aireprune.pruning.surgery import stored_sizes
 if TYPE_CHECKING:
     from torch import nn
 
-    from aireprune.pruning.prune import Pruned
+    from aireprune.pruning.outcome import Pruned
 
 
 def texts_for(source: FileSource, done: Pruned, target: Path, mask: bool) -> dict[str, str]:

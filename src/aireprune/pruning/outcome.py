@@ -1,4 +1,4 @@
-"""How much harm a pruned model has come to: expected from its weights, or measured on inputs (docs/method.md section 4.8).
+"""What came of pruning, and how much harm it did: expected from weights, or measured on inputs (docs/method.md section 4.8).
 
 Without data every layer has an expected error: [slow-error] where it is linear and time-invariant, and the root of the
 share of [energy] that is gone where it is selective, whose states put out uncorrelated signals. Both rank the models of
@@ -16,7 +16,10 @@ from aireprune.families import FAMILIES, LTIFamily
 from aireprune.pruning.plan import LayerPlan, Plan
 
 if TYPE_CHECKING:
-    from aireprune.calibration.comparison import Distance
+    from torch import nn
+
+    from aireprune.calibration.comparison import Distance, Fit
+    from aireprune.calibration.recovery import Recovered
 
 LARGE = 0.3  # expected error from which on most models of our sweeps lose more than five points of accuracy
 LARGE_BALANCED = 0.5  # the same for balanced truncation, which costs less at the same error,
@@ -68,6 +71,31 @@ class Outcome:
         if self.agreement is not None:
             return self.agreement < APART
         return self.error is not None and self.error > self.limit
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What came out: the plan that was applied, what a user should know, the model if one was built, and its fit."""
+
+    plan: Plan
+    notices: tuple[str, ...]
+    model: nn.Module | None = None
+    fit: Fit | None = None  # of a calibration
+    recovered: Recovered | None = None
+    full: nn.Module | None = None  # the model before, if it was built from a checkpoint
+
+    @property
+    def distance(self) -> Distance | None:
+        """To the full model, measured on what was held out of calibration or recovery if there was one."""
+        if self.recovered is not None and self.plan.recovered:
+            return self.recovered.after
+        fit = self.fit
+        return None if fit is None else fit.after if self.plan.calibrated else fit.before
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it did to the answers."""
+        return Outcome.of(self.plan, self.distance)
 
 
 def limit_for(reduce: str, families: set[str]) -> float:

@@ -9,7 +9,7 @@ a checkpoint   prune_checkpoint   plan -> operate -> apply -> write, streamed, w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,10 +30,10 @@ from aireprune.pruning.companions import keep_plan, texts_for
 from aireprune.pruning.defaults import TRUNCATED, plainly, settle
 from aireprune.pruning.fitting import check_output, remarks
 from aireprune.pruning.harm import check_damage, notes_on
+from aireprune.pruning.horizon import within_inputs
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.measuring import Measured, measure
-from aireprune.pruning.outcome import Outcome
-from aireprune.pruning.plan import Plan
+from aireprune.pruning.outcome import Pruned
 from aireprune.pruning.planning import LTI_ONLY, check_reduction, plan_of
 from aireprune.pruning.request import Job
 from aireprune.pruning.rows import row_notes, with_short_rows
@@ -43,33 +43,10 @@ from aireprune.pruning.source import FileSource, ModuleSource, Source, open_modu
 from aireprune.pruning.surgery import Surgery, operate
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from aireprune.calibration.comparison import Fit
-    from aireprune.calibration.recovery import Recovered
+    from aireprune.calibration.inputs import Inputs
     from aireprune.pruning.folders import Fitted
 
 Report = Callable[[str], None]  # told of layers that are calibrated, and of a recovery
-
-
-@dataclass(frozen=True)
-class Pruned:
-    """What came out: the plan that was applied, what a user should know, the model if one was built, and its fit."""
-
-    plan: Plan
-    notices: tuple[str, ...]
-    model: nn.Module | None = None
-    fit: Fit | None = None  # of a calibration
-    recovered: Recovered | None = None
-    full: nn.Module | None = None  # the model before, if it was built from a checkpoint
-
-    @property
-    def outcome(self) -> Outcome:
-        """What it did to the answers, measured on what was held out of calibration or recovery if there was one."""
-        if self.recovered is not None and self.plan.recovered:
-            return Outcome.of(self.plan, self.recovered.after)
-        fit = self.fit
-        return Outcome.of(self.plan, None if fit is None else fit.after if self.plan.calibrated else fit.before)
 
 
 def prune_module(
@@ -85,16 +62,32 @@ def prune_module(
     """
     source, job = settle(source, job, own=source.is_own)
     done = _or_plainly(job, lambda settled: _prune_module(source, settled, measured, report))
-    if job.recovery is None:
-        return done
-    from aireprune.pruning.recovering import Place, recovered
-
-    return recovered(source, done, job, None if measured is None else measured.lessons, Place(target, report))
+    return _recovered(source, done, job, None if measured is None else measured.lessons, target, report)
 
 
 def _prune_module(source: ModuleSource, job: Job, measured: Measured | None, report: Report) -> Pruned:
     check_job(source, job)
-    known = measured or measure(source, job, read_calibration(source, job.calibration))
+    inputs = read_calibration(source, job.calibration) if measured is None else measured.inputs
+
+    def reduce(job: Job, known: Measured) -> Pruned:
+        return _reduced(source, job, known, report)
+
+    return within_inputs(source, job, inputs, reduce, measured, report)
+
+
+def _recovered(
+    source: ModuleSource, done: Pruned, job: Job, lessons: Inputs | None, target: Path | None, report: Report
+) -> Pruned:
+    """What came of a job, recovered if the job says so."""
+    if job.recovery is None:
+        return done
+    from aireprune.pruning.recovering import Place, recovered
+
+    return recovered(source, done, job, lessons, Place(target, report))
+
+
+def _reduced(source: ModuleSource, job: Job, known: Measured, report: Report) -> Pruned:
+    """A smaller copy of a module, of which all that the job wants to know has been measured."""
     plan = plan_of(source, job, known.evidence)
     surgery = operate(source, plan, known.evidence, job.mask)
     check_damage(surgery, plan, job, known.evidence)
@@ -181,10 +174,15 @@ def _prune_from_file(
         job = replace(job, request=None, plan=plan_of(source, job, job.evidence))
     config = None if source.builder is None else source.config  # a stranger's module says little about itself
     module = open_module(source.build(), config, job.units, source.origin)
-    known = replace(measure(module, job, inputs), lessons=lessons)
-    if job.plan is None:
-        job = replace(job, request=None, plan=plan_of(source, job, known.evidence))
-    done = prune_module(module, job, known, target, report)
+    check_job(module, job)
+
+    def reduce(job: Job, known: Measured) -> Pruned:
+        if job.plan is None:
+            job = replace(job, request=None, plan=plan_of(source, job, known.evidence))
+        return _reduced(module, job, known, report)
+
+    done = within_inputs(module, job, inputs, reduce, report=report)
+    done = _recovered(module, done, job, lessons, target, report)
     assert done.model is not None
     plan = source.with_diagonal_errors(done.plan.named_after(source.layers))
     keep_plan(done.model, plan)

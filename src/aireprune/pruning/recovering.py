@@ -27,7 +27,7 @@ from aireprune.training.lock import locked
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aireprune.pruning.prune import Pruned
+    from aireprune.pruning.outcome import Pruned
 
 LINES = 20  # that are told of a recovery
 
