@@ -100,7 +100,8 @@ def test_damage_is_one_line_with_a_way_out() -> None:
 def test_calibrated_models_show_what_was_measured(aire: Any, tmp_path: Any) -> None:
     aireprune.save(small_models.s5(), tmp_path / "in")
     np.save(tmp_path / "x.npy", small_models.inputs(24))
-    lines = shown(aire, tmp_path / "in", "-o", tmp_path / "out", "--ratio", 0.5, "--calibrate", tmp_path / "x.npy")
+    options = ("--ratio", 0.5, "--calibrate", tmp_path / "x.npy", "--reduce", "balanced")
+    lines = shown(aire, tmp_path / "in", "-o", tmp_path / "out", *options)
     assert "layer states kept removed output error" in lines
     (said,) = [line for line in lines if line.startswith("Readouts were calibrated with 24")]
     assert " of the answers are the same, KL " in said

@@ -106,7 +106,7 @@ def plan(
 
     ratio: share of all states to remove (0 to 1); or threshold=: the score below which states go.
     min_states=1: at least so many stay in every layer. epsilon=0: added to the prefix sums; with min_states=0 it lets
-    whole layers go. horizon=: count the energy of the first so many steps only. seed=0: for method 'random'.
+    whole layers go. horizon=: count the first so many steps only, in energies and Gramians. seed=0: for method 'random'.
     unstable: what to do about poles with |lambda| >= 1: 'refuse' (raise) or 'keep' (they always stay).
     layout: 'adaptive' (every layer its own size), 'uniform' (one size for all) or 'padded' (chosen as adaptive, filled
     up to one size). By default our own models and format are adaptive, others uniform, as their own code loads them.

@@ -43,7 +43,10 @@ MethodName = Annotated[
 Horizon = Annotated[
     int | None,
     typer.Option(
-        "--horizon", metavar="T", help="Count only the first T steps, in energies (method aire) and in Gramians."
+        "--horizon",
+        metavar="T",
+        help="Count only the first T steps, in energies (method aire) and in Gramians. Where states are balanced by "
+        "default, the length of the inputs of --calibrate is tried.",
     ),
 ]
 Granularity = Annotated[

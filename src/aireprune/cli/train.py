@@ -69,7 +69,12 @@ def train(
         typer.Option(metavar="W", help="S5, LRU: add W times the sum of all Hankel singular values to the loss."),
     ] = None,
     augment: Annotated[
-        bool, typer.Option("--augment", help="Vary the examples: pictures moved, clips moved, stretched and louder.")
+        bool,
+        typer.Option(
+            "--augment",
+            help="Vary the examples: pictures moved and mirrored, clips moved, stretched, louder or "
+            "softer, arguments of ListOps in another order.",
+        ),
     ] = False,
     start: Annotated[
         str | None,

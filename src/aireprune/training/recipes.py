@@ -119,8 +119,9 @@ def training_recipe(base: str, family: str, recipe: str, changes: RecipeChanges 
 def model_config(task: Task, family: str, recipe: str, changes: ModelChanges = ModelChanges()) -> AnyConfig:
     """The model that a recipe trains on a task.
 
-    The paper lists S5 only. S4D takes the same layers and features with 64 states (32 pairs) per channel; LRU takes n
-    states, one direction; Mamba and Mamba-2 take half the features as d_model, expansion 2 and 16 or 128 states.
+    The paper lists S5 only. S4D takes the same layers and features with 64 states (32 pairs; `mini`: half of them) per
+    channel; LRU takes n states, one direction; Mamba and Mamba-2 take half the features as d_model (all for language
+    models), expansion 2 and 16 or 128 (`mini`: 64) states.
     """
     row = _changed(hyperparameters(base_task(task.name), family, recipe), changes)
     if family == "s5":
