@@ -32,6 +32,11 @@ def test_columns_that_say_nothing_are_left_out(aire):
     assert len(first) <= 80
 
 
+def test_states_that_hide_the_others_are_named(aire):
+    assert "5 states remember more than 100,000 steps." in " ".join(aire("inspect", "zoo:speech-s5")[1].split())
+    assert "remember more" not in aire("inspect", "zoo:listops-s5")[1]
+
+
 def test_a_gguf_file_is_inspected_and_not_pruned(aire, refused, tmp_path, capsys):
     pytest.importorskip("gguf")
     pytest.importorskip("transformers")

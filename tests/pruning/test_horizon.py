@@ -1,4 +1,4 @@
-"""States that remember far more than the model reads: counted within the inputs where that is closer, else said."""
+"""States that remember far more than the model reads: counted within the inputs, or within what most states remember."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import small_models
 import torch
@@ -15,7 +16,7 @@ from aireprune.errors import AireError, Notice
 from aireprune.models.s5 import S5Model
 from aireprune.pruning import horizon
 from aireprune.pruning import prune as walk
-from aireprune.pruning.horizon import lasting, long_memory
+from aireprune.pruning.horizon import lasting
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.prune import prune_module
 from aireprune.pruning.request import make_job
@@ -142,13 +143,27 @@ def test_a_file_is_pruned_as_the_model_is(tmp_path: Path) -> None:
     assert [layer.kept for layer in done.layers] == [layer.kept for layer in expected.layers]
 
 
-def test_without_inputs_it_is_said() -> None:
+def test_without_inputs_it_is_what_most_states_remember() -> None:
+    full = model()
+    memory = np.concatenate([-1 / states.log_radius.ravel() for states in open_module(full).states()])
     with pytest.warns(Notice, match="4 states remember more than 100,000 steps"):
-        aireprune.plan(model(), ratio=0.5)
+        found = aireprune.plan(full, ratio=0.5)
+    assert found.horizon == round(10 * np.median(memory))
+    assert found.layers == aireprune.plan(full, ratio=0.5, reduce="balanced", horizon=found.horizon).layers
+    with pytest.warns(Notice, match="2 states remember"):
+        aireprune.plan(model(states=1), ratio=0.5)
+
+
+@pytest.mark.parametrize(
+    "choices", [{"horizon": LENGTH}, {"reduce": "balanced"}, {"method": "aire", "reduce": "truncate"}]
+)
+def test_without_inputs_whoever_names_a_way_gets_it(choices: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert aireprune.plan(model(), ratio=0.5, horizon=LENGTH).horizon == LENGTH
-        aireprune.plan(model(memory=1e4), ratio=0.5)
-    said = long_memory(open_module(model(states=1)))
-    assert said is not None
-    assert said.startswith("2 states remember")
+        assert aireprune.plan(model(), ratio=0.5, **choices).horizon == choices.get("horizon")
+
+
+def test_without_inputs_states_that_end_leave_the_horizon_open() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert aireprune.plan(model(memory=1e4), ratio=0.5).horizon is None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def inspect(ckpt: Checkpoint, state_axis: StateAxis = None, config: Config = None, json: Json = False) -> None:
     """What a checkpoint holds: family, layers, states, stability margin, energy share per layer."""
     from aireprune.families import StateAxes, Units
+    from aireprune.pruning.horizon import LONG, lasting
     from aireprune.pruning.overview import overview
     from aireprune.pruning.source import open_file
 
@@ -27,6 +28,12 @@ def inspect(ckpt: Checkpoint, state_axis: StateAxis = None, config: Config = Non
         return
     say(f"{ckpt}: {' and '.join(found.families)} ({found.kind}), {len(found.layers)} layers, {found.states} states")
     _show(found.layers)
+    if far := lasting(source, LONG):
+        say(
+            f"{far} {'state remembers' if far == 1 else 'states remember'} more than {LONG:,} steps. Energies and Gramians "
+            "that count all of them hardly see the others: name the length of your inputs with --horizon, or give some with "
+            "--calibrate."
+        )
     next_step(f"aire prune {ckpt} -o OUT --ratio 0.5 --dry-run", f"aire explore {ckpt} -o explore.html")
 
 

@@ -6,8 +6,9 @@ The one place that chooses. Whatever a request names stays as it is; `AUTO` is r
               inputs, fitted for Mamba-2, or projected where it is already; truncate for other selective layers, for
               masks, for thresholds (which are scores of states as they are) and for methods other than aire
     method    aire; damage-calibrated for selective layers that are truncated, with calibration inputs
-    horizon   none; with calibration inputs, where states that are balanced remember more steps than these have, what is
-              closer to the full model on held-out inputs: none, or their length (`aireprune.pruning.horizon`)
+    horizon   none, except where states are balanced (`aireprune.pruning.horizon`): with calibration inputs, if some remember
+              more steps than these have, what is closer to the full model on held-out inputs, none or their length; without
+              inputs, if some remember more than any input has, ten times what the median state remembers
     layout    uniform, one size for all layers, which stock code loads with one number changed and which does selective
               models less harm; adaptive for our own linear models in our own format, for masks, for layers of different
               sizes, with epsilon, which lets layers go, and where a measurement decides how many states each layer
@@ -25,7 +26,7 @@ from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Layer, LTIFamily, find_layers
 from aireprune.families.mamba2 import is_projected
 from aireprune.pruning.fitting import check_target
-from aireprune.pruning.horizon import long_memory
+from aireprune.pruning.horizon import without_inputs
 from aireprune.pruning.request import AUTO, Job, Request
 from aireprune.pruning.source import ModuleSource, Source
 from aireprune.pruning.targets import find_target
@@ -60,8 +61,9 @@ def settle(source: AnySource, job: Job, own: bool) -> tuple[AnySource, Job]:
         return source, replace(job, request=replace(request, reduce="truncate"))
     obstacle = _obstacle(source, request)
     if obstacle is None:
-        if request.horizon is None and (job.calibration is None or job.calibration.source is None):
-            source = replace(source, notices=(*source.notices, *filter(None, [long_memory(source)])))
+        if job.calibration is None or job.calibration.source is None:
+            request, note = without_inputs(source, request)
+            source = replace(source, notices=(*source.notices, *filter(None, [note])))
         return source, replace(job, request=replace(request, reduce="balanced", fallback=True))
     source = replace(source, notices=(*source.notices, f"{obstacle}, so {TRUNCATED}."))
     return source, replace(job, request=replace(request, reduce="truncate"))

@@ -2,8 +2,8 @@
 
 Balanced states are ranked by their share in all that a layer would ever put out. States that remember more steps than
 the model reads count for too much in that sum: most of what they put out is never seen. With inputs at hand, their length
-is tried as horizon beside none, and what is closer to the full model on held-out inputs stays; without inputs, it is said
-if there are states that outlive any input. `tools/horizons.py` measures what a horizon is worth.
+is tried as horizon beside none, and what is closer to the full model on held-out inputs stays. Without inputs, a horizon is
+taken from the model itself if some of its states outlive any input. `tools/horizons.py` measures what a horizon is worth.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from aireprune.errors import AireError
 from aireprune.pruning.measuring import Measured, measure
-from aireprune.pruning.request import Job
+from aireprune.pruning.request import Job, Request
 from aireprune.pruning.source import ModuleSource, Source
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from aireprune.pruning.outcome import Pruned
 
 LONG = 10**5  # steps, more than the inputs of most models have
+TYPICAL = 10  # times the median memory: in the zoo most states remember less
 WAITS = 5.0  # seconds after which somebody who waits is told that there is a second way
 
 Reduce = Callable[[Job, Measured], "Pruned"]
@@ -34,14 +37,17 @@ def lasting(source: Source, steps: int) -> int:
     return sum(int((states.log_radius * steps > -1).any(1).sum()) for states in source.states())
 
 
-def long_memory(source: Source) -> str | None:
-    """What a user who gives no inputs should know about a model that will be balanced."""
+def without_inputs(source: Source, request: Request) -> tuple[Request, str | None]:
+    """A horizon for models that will be balanced without inputs, if some states outlive any input, and what to say of it."""
     found = lasting(source, LONG)
-    if not found:
-        return None
-    return (
-        f"{found} {'state remembers' if found == 1 else 'states remember'} more than {LONG:,} steps and may outweigh all "
-        "others. If the inputs are shorter, give their length as horizon=, or inputs to calibrate with as calibrate=."
+    if request.horizon is not None or not found:
+        return request, None
+    log_radius = np.concatenate([states.log_radius.ravel() for states in source.states()])
+    steps = round(TYPICAL * float(np.median(-1 / log_radius[np.isfinite(log_radius) & (log_radius < 0)])))
+    return replace(request, horizon=steps), (
+        f"{found} {'state remembers' if found == 1 else 'states remember'} more than {LONG:,} steps and would outweigh all "
+        f"others, so only {steps:,} steps were counted, {TYPICAL} times what the median state remembers. If you know how "
+        "long inputs are, say so with horizon=, or give some with calibrate=."
     )
 
 

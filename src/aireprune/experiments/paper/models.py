@@ -104,8 +104,10 @@ def ablations(family: str, length: int) -> tuple[Variant, ...]:
         Variant.of("aire-pair"),
         Variant.of("aire", "refit"),
         Variant.of("aire", "balanced"),
+        Variant.of("aire", "balanced", horizon=length),
         Variant.of("aire", calibrated=True),
         Variant.of("aire", "balanced", True),
+        Variant.of("aire", "balanced", True, horizon=length),
     )
 
 
