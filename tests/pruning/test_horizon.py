@@ -163,6 +163,15 @@ def test_without_inputs_whoever_names_a_way_gets_it(choices: Any) -> None:
         assert aireprune.plan(model(), ratio=0.5, **choices).horizon == choices.get("horizon")
 
 
+def test_without_inputs_states_that_forget_at_once_leave_a_step() -> None:
+    full = model(states=1)
+    with torch.no_grad():
+        for layer in full.layers:
+            layer.seq.Lambda_re[1:] = -1e4
+    with pytest.warns(Notice, match="only 1 step was counted"):
+        assert aireprune.plan(full, ratio=0.5).horizon == 1
+
+
 def test_without_inputs_states_that_end_leave_the_horizon_open() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -43,10 +43,12 @@ def without_inputs(source: Source, request: Request) -> tuple[Request, str | Non
     if request.horizon is not None or not found:
         return request, None
     log_radius = np.concatenate([states.log_radius.ravel() for states in source.states()])
-    steps = round(TYPICAL * float(np.median(-1 / log_radius[np.isfinite(log_radius) & (log_radius < 0)])))
+    memory = -1 / log_radius[np.isfinite(log_radius) & (log_radius < 0)]
+    steps = max(1, round(TYPICAL * float(np.median(memory))))
+    counted = "1 step was" if steps == 1 else f"{steps:,} steps were"
     return replace(request, horizon=steps), (
         f"{found} {'state remembers' if found == 1 else 'states remember'} more than {LONG:,} steps and would outweigh all "
-        f"others, so only {steps:,} steps were counted, {TYPICAL} times what the median state remembers. If you know how "
+        f"others, so only {counted} counted, {TYPICAL} times what the median state remembers. If you know how "
         "long inputs are, say so with horizon=, or give some with calibrate=."
     )
 
