@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from aireprune.experiments.pruner import load_model
 from aireprune.families import lti_family
 from aireprune.method.criteria import CRITERIA, Conditions
 from aireprune.method.gramians import energy
-from aireprune.method.lowpass import CORRELATION, slow_power
+from aireprune.method.lowpass import CORRELATION, SEEN, slow_power
 from aireprune.method.reductions import Reduction
 from aireprune.method.selection import Budget
 from aireprune.method.system import ModalSystem
@@ -39,7 +40,8 @@ from aireprune.pruning.surgery import operate
 ROOT = Path(__file__).resolve().parents[1]
 LINEAR = ("listops-s5", "text-s5", "image-s5", "pathfinder-s5", "speech-s5", "listops-s4d", "image-s4d")
 SELECTIVE = ("smnist-mamba", "lm-mamba")
-CHOSEN = f"slow inputs, rho {CORRELATION:g}"
+CHOSEN = f"slow inputs, rho {CORRELATION:g}, {SEEN:,} steps"
+READ = (*((CORRELATION, steps) for steps in (None, 100, 300, SEEN, 3000)), *((rho, SEEN) for rho in (0.9, 0.99, 0.999)))
 POINTS = 0.05  # accuracy lost, from which on a model counts as damaged
 APART = 0.015  # accuracy between dropping and balancing, from which on their order counts
 
@@ -113,10 +115,13 @@ def linear_candidates(source: ModuleSource) -> Callable[[Request], dict[str, flo
         "H2 of the first 16 steps": (lambda system: energy(system, 16), full),
         "H2, relative to C x + D u": (energy, whole),
         **{
-            f"slow inputs, rho {rho:g}": (lambda s, rho=rho: slow_power(s, rho), full)
-            for rho in (0.9, 0.98, 0.99, 0.999)
+            f"slow inputs, rho {rho:g}, {'all' if steps is None else f'{steps:,}'} steps": (
+                partial(slow_power, correlation=rho, horizon=steps),
+                full,
+            )
+            for rho, steps in READ
         },
-        f"slow inputs, rho {CORRELATION:g}, relative to C x + D u": (slow_power, whole),
+        f"{CHOSEN}, relative to C x + D u": (partial(slow_power, horizon=SEEN), whole),
     }
     powers = {name: [float(norm(system).sum()) for system in systems] for name, (norm, systems) in norms.items()}
 

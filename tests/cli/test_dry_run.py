@@ -17,6 +17,16 @@ def test_it_shows_the_plan_and_writes_nothing(aire, s5_file, tmp_path):
     plan = json.loads(aire("prune", s5_file, "-o", out, "--ratio", 0.5, "--dry-run", "--json")[1])["plan"]
     written = aireprune.prune_file(s5_file, out, ratio=0.5)
     assert [layer["kept"] for layer in plan["layers"]] == [list(layer.kept) for layer in written.layers]
+    assert plan["certificate"] == json.loads(json.dumps(written.certificate))
+
+
+def test_it_says_what_harm_is_to_be_expected(aire, s5_file, tmp_path):
+    out = tmp_path / "out.msgpack"
+    arguments = ("prune", s5_file, "-o", out, "--method", "aire", "--ratio", 0.9)
+    planned, done = (aire(*arguments, *more)[1] for more in (("--dry-run",), ()))
+    assert "expected error" in planned
+    warnings = [[line for line in shown.splitlines() if "likely to do damage" in line] for shown in (planned, done)]
+    assert warnings[0] == warnings[1] != []
 
 
 def test_what_would_be_measured_is_left_out_and_said(aire, s5_file, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,21 +32,51 @@ def test_it_is_the_power_spectrum_behind_the_layer(conj: bool, directions: int, 
     assert float(slow_power(system, rho)) == pytest.approx(float((spectrum * response).mean()), rel=1e-6)
 
 
-@pytest.mark.parametrize("directions", [1, 2])
-def test_it_is_what_the_kernel_does_to_such_inputs(directions: int) -> None:
-    """The double sum over lags, written out."""
-    rho, length = 0.9, 400
-    system = random_system(1, modes=3, inputs=2, outputs=2, directions=directions, damping=1.0)
-    kernel = system.kernel(length)
-    lags = np.arange(length)
-    if directions == 2:
+def written_out(system: ModalSystem, rho: float, length: int) -> float:
+    """The double sum over lags."""
+    kernel, lags = system.kernel(length), np.arange(length)
+    if system.directions == 2:
         lags = np.concatenate([-lags[::-1], lags])
         kernel = np.concatenate([kernel[1][::-1], kernel[0]])
     else:
         kernel = kernel[0]
     correlation = rho ** np.abs(lags[:, None] - lags[None, :])
-    expected = np.einsum("koh,kl,loh->", kernel, correlation, kernel)
-    assert float(slow_power(system, rho)) == pytest.approx(float(expected), rel=1e-9)
+    return float(np.einsum("koh,kl,loh->", kernel, correlation, kernel))
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_it_is_what_the_kernel_does_to_such_inputs(directions: int) -> None:
+    system = random_system(1, modes=3, inputs=2, outputs=2, directions=directions, damping=1.0)
+    assert float(slow_power(system, 0.9)) == pytest.approx(written_out(system, 0.9, 400), rel=1e-9)
+
+
+@pytest.mark.parametrize(("conj", "directions"), CONVENTIONS)
+@pytest.mark.parametrize("rho", [0.3, 0.9, 0.98])
+@pytest.mark.parametrize("horizon", [1, 2, 40])
+def test_within_a_horizon_both_sums_end(conj: bool, directions: int, rho: float, horizon: int) -> None:
+    system = random_system(6, modes=4, inputs=2, outputs=3, conj=conj, directions=directions, damping=0.3)
+    system = replace(system, log_radius=np.array([-1e-9, -0.3, np.log(rho), -30.0]))
+    found = float(slow_power(system, rho, horizon))
+    assert found == pytest.approx(written_out(system, rho, horizon), rel=1e-9)
+
+
+@given(system=systems())
+def test_without_correlation_it_is_the_energy_of_the_horizon(system: ModalSystem) -> None:
+    np.testing.assert_allclose(slow_power(system, 0.0, 7), energy(system, 7), rtol=1e-6)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_a_horizon_that_outlasts_every_state_changes_nothing(directions: int) -> None:
+    system = random_system(7, directions=directions, damping=1.0)
+    np.testing.assert_allclose(slow_power(system, horizon=100_000), slow_power(system), rtol=1e-9)
+
+
+def test_a_state_that_outlives_the_horizon_counts_as_it_is_seen() -> None:
+    """After a billion steps what is dropped is all there is; after ten next to nothing."""
+    system = ModalSystem(np.array([-1e-12, -0.1]), np.zeros(2), np.array([[0.01], [1.0]]), np.ones((1, 1, 2)))
+    done = truncate(system, np.array([False, True]))
+    assert slow_error(done, 10**9) > 0.99
+    assert slow_error(done, 10) < 0.02
 
 
 def test_many_modes_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

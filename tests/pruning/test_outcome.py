@@ -11,22 +11,25 @@ import small_models
 import aireprune
 from aireprune.calibration.comparison import Distance
 from aireprune.families import lti_family
-from aireprune.method.lowpass import slow_power
+from aireprune.method.lowpass import SEEN, slow_power
 from aireprune.method.system import difference
 from aireprune.pruning.outcome import Outcome, limit_for
 from aireprune.pruning.source import open_module
 
 
+@pytest.mark.parametrize("horizon", [None, 20])
 @pytest.mark.parametrize("reduce", ["truncate", "refit", "balanced"])
 @pytest.mark.parametrize("name", ["s5", "s5 two ways", "s4d"])
-def test_the_expected_error_is_that_of_the_stored_layers(name: str, reduce: str) -> None:
+def test_the_expected_error_is_that_of_the_stored_layers(name: str, reduce: str, horizon: int | None) -> None:
+    """Of the horizon that a plan has, or of a thousand steps."""
     full = small_models.MODELS[name]()
-    small = aireprune.prune(full, ratio=0.5, reduce=reduce)
+    small = aireprune.prune(full, ratio=0.5, reduce=reduce, horizon=horizon)
     outcome = Outcome.of(small.plan)
     for before, after in zip(open_module(full).layers, open_module(small).layers, strict=True):
         one = lti_family(before, "this").system(before, open_module(full).arrays)
         two = lti_family(after, "this").system(after, open_module(small).arrays)
-        error = math.sqrt(slow_power(difference(one, two)).sum() / slow_power(one).sum())
+        powers = [slow_power(system, horizon=horizon or SEEN).sum() for system in (difference(one, two), one)]
+        error = math.sqrt(powers[0] / powers[1])
         assert outcome.expected[before.name] == pytest.approx(error, rel=1e-3)
     values = list(outcome.expected.values())
     assert outcome.error == pytest.approx(math.sqrt(sum(v**2 for v in values if v) / len(values)))

@@ -227,6 +227,7 @@ def _certify(original: Found, pruned: Found, plan: Plan, number: int, hinf: bool
             tail=tail,
         ),
         hinf,
+        plan.horizon,
     )
     made_diagonal = diagonal_error(original.arrays, layer.name)
     notes = () if made_diagonal is None else (f"{MADE_DIAGONAL} {made_diagonal:.1e}, which comes on top",)

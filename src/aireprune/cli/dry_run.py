@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.cli.output import notices, print_json, say
-from aireprune.cli.pruned import few_states, profile, way
+from aireprune.cli.pruned import damage, few_states, profile, way
 from aireprune.errors import AireError
 
 if TYPE_CHECKING:
@@ -34,9 +34,10 @@ def dry_run(source: FileSource, out: Path, job: Job, left_out: list[str], json: 
         facts = {"source": source.name, "target": str(out), "dry_run": True, "expected_speedup": cost.speedup}
         print_json({**facts, "plan": plan.to_dict()})
         return
-    say(f"{way(plan)}\n", profile(plan, Outcome.of(plan)))
+    outcome = Outcome.of(plan)
+    say(f"{way(plan)}\n", profile(plan, outcome))
     say(f"\n{plan.kept:,} of {plan.states:,} states would stay; expect {cost.speedup:.2f} times the speed at most.")
-    warning = few_states(plan)
-    if warning is not None:
-        say(warning)
+    for warning in (damage(plan, outcome), few_states(plan)):
+        if warning is not None:
+            say(warning)
     say(f"Nothing was written. Without --dry-run this writes {out}.")

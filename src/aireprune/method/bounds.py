@@ -66,8 +66,11 @@ class LayerCertificate:
         return {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in values.items()}
 
 
-def certify(name: str, reduction: Reduction, hinf: bool = True) -> LayerCertificate:
-    """The certificate of a reduced layer. The search for the true norm is the only part that takes time."""
+def certify(name: str, reduction: Reduction, hinf: bool = True, horizon: int | None = None) -> LayerCertificate:
+    """The certificate of a reduced layer. The search for the true norm is the only part that takes time.
+
+    horizon: steps of the inputs, where they are known; they count in the error that is expected, not in what is proved.
+    """
     error = audible(reduction.error)
     norm, frequency = hinf_norm(error) if hinf and error.stable else (None, None)
     promised = None if reduction.tail is None else balanced_bound(error, float(reduction.tail.max(initial=0.0)))
@@ -89,7 +92,7 @@ def certify(name: str, reduction: Reduction, hinf: bool = True) -> LayerCertific
         error_energy=float(reduction.error_energy.sum()),
         pruned_energies=float(state_energies(error).sum()) if error.stable else math.inf,
         relative_h2=reduction.relative_error,
-        slow_error=slow_error(reduction) if error.stable else None,
+        slow_error=slow_error(reduction, horizon) if error.stable else None,
         notes=notes,
     )
 

@@ -99,12 +99,13 @@ def _power_sums(system: ModalSystem, horizon: int | None) -> tuple[np.ndarray, n
     x = system.log_radius[..., :, None] + system.log_radius[..., None, :]
     angle = system.angle
     return (
-        _power_sum(x, angle[..., :, None] - angle[..., None, :], horizon),
-        _power_sum(x, angle[..., :, None] + angle[..., None, :], horizon),
+        power_sum(x, angle[..., :, None] - angle[..., None, :], horizon),
+        power_sum(x, angle[..., :, None] + angle[..., None, :], horizon),
     )
 
 
-def _power_sum(x: np.ndarray, y: np.ndarray, horizon: int | None) -> np.ndarray:
+def power_sum(x: np.ndarray, y: np.ndarray, horizon: int | None) -> np.ndarray:
+    """Sum of z^k over k >= 0 (or k < T) for z = exp(x + iy)."""
     gap = one_minus_exp(x, y)
     if horizon is None:
         return 1 / gap

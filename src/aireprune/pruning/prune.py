@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.errors import AireError
+from aireprune.families import FAMILIES, LTIFamily
 from aireprune.files.shards import check_disk
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.methods import find_method
@@ -276,12 +277,16 @@ def _or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
 
 
 def plan_job(source: Source, job: Job) -> Pruned:
-    """The plan that a settled job makes; nothing is pruned. A reduction nobody named is tried out, as it may not suit."""
+    """The plan that a settled job makes; nothing is pruned. Linear layers are reduced to see what that costs."""
+    linear = all(isinstance(FAMILIES[layer.family], LTIFamily) for layer in source.layers)
 
     def run(settled: Job) -> Pruned:
         plan = plan_of(source, settled, settled.evidence)
-        if settled.request is not None and settled.request.fallback:
-            check_damage(operate(source, plan, settled.evidence), plan, settled, settled.evidence)
+        if linear:
+            surgery = operate(source, plan, settled.evidence, settled.mask)
+            if settled.request is not None and settled.request.fallback:
+                check_damage(surgery, plan, settled, settled.evidence)
+            plan = surgery.certified(plan)
         return Pruned(plan, (*source.notices, *remarks(plan, source.layers)))
 
     return _or_plainly(job, run)

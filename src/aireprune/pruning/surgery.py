@@ -43,7 +43,7 @@ class Surgery:
     def certified(self, plan: Plan) -> Plan:
         """The plan with bounds and exact errors of its layers. The true norms are for `aire certify` to search for."""
         found = [
-            certify(planned.name, reduction, hinf=False).to_dict()
+            certify(planned.name, reduction, hinf=False, horizon=plan.horizon).to_dict()
             for planned, reduction in zip(plan.layers, self.reductions, strict=True)
             if reduction is not None
         ]

@@ -57,7 +57,7 @@ def changes(full: Found, plan: Plan, pruned: Found | None) -> list[Change | None
 def _planned(layer: Layer[Any], system: ModalSystem, plan: Plan, number: int, search: bool) -> Change:
     """The reduction that the plan asks for, without anything that was measured or fitted."""
     made = find_reduction(plan.reduce).reduce(system, _kept(layer, plan, number), None, plan.horizon)
-    proved = certify(layer.name, made, search).to_dict() if not plan.calibrated else None
+    proved = certify(layer.name, made, search, plan.horizon).to_dict() if not plan.calibrated else None
     return Change(full=system, reduced=made.system, error=made.error, certificate=proved)
 
 
