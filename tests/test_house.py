@@ -38,7 +38,7 @@ LIGHT = {
     "method",
     "families",
     "pruning",
-    "report",
+    "reports",
     "api",
     "cli",
 }  # never load these when imported

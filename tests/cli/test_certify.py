@@ -85,3 +85,9 @@ def test_errors(aire, tmp_path):
     code, _, err = aire("certify", tmp_path / "model")
     assert code == 1
     assert "has no plan (plan.json)" in err
+
+
+def test_a_model_of_the_zoo_was_not_pruned(aire):
+    code, _, err = aire("certify", "zoo:smnist-s5")
+    assert code == 1
+    assert "is not known to be pruned" in err

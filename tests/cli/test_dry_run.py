@@ -39,3 +39,11 @@ def test_what_would_be_measured_is_left_out_and_said(aire, s5_file, tmp_path):
 
 def test_what_does_not_go_with_it(refused, s5_file):
     refused(s5_file, "--dry-run measures nothing", "--max-drop", 1, "--task", "digits", "--dry-run")
+
+
+def test_a_way_that_was_named_is_not_called_the_best(aire, s5_file, tmp_path):
+    shown = [
+        aire("prune", s5_file, "-o", tmp_path / "out.msgpack", "--ratio", 0.5, "--dry-run", *named)[1]
+        for named in ((), ("--method", "last"), ("--method", "last", "--reduce", "refit"))
+    ]
+    assert ["the best way" in text or "the way" in text for text in shown] == [True, False, False]

@@ -26,7 +26,7 @@ assert not heavy, heavy
 def test_the_page_of_a_checkpoint(aire, tmp_path):
     code, out, err = aire("explore", embedded.MODEL, "-o", tmp_path / "e.html", "--ratio", 0.25, "--seed", 3)
     assert code == 0, err
-    assert "128 states in 4 layers, none pruned." in out
+    assert "128 states in 4 layers." in out
     assert out.splitlines()[-1].startswith(f"Next: aire prune {embedded.MODEL} -o OUT --plan plan.json")
     text = (tmp_path / "e.html").read_text()
     assert '"explore":true' in text
@@ -51,3 +51,9 @@ def test_a_safetensors_file_is_explored_without_torch(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "in.explore.html").exists()
+
+
+def test_a_layout_that_no_plan_can_have_is_refused(aire, tmp_path):
+    code, _, err = aire("explore", embedded.MODEL, "-o", tmp_path / "e.html", "--layout", "auto")
+    assert code == 1
+    assert "There is no layout 'auto'. Layouts: adaptive, uniform, padded." in err

@@ -217,3 +217,31 @@ def test_a_configuration_that_contradicts_the_tensors(refused, s5_file):
     config = json.loads(s5_file.with_suffix(".json").read_text())
     s5_file.with_suffix(".json").write_text(json.dumps({**config, "h": 13}))
     refused(s5_file, "the configuration says h = 13, but the tensors show 12")
+
+
+@pytest.mark.parametrize(
+    ("options", "mention"),
+    [
+        (("-o", "zoo:smnist-s5", "--ratio", 0.5), "zoo:smnist-s5 names a model that comes with aireprune"),
+        (("-o", "small.onnx", "--ratio", 0.5), "leave .onnx out of its name. `aire export` makes such files"),
+        (("-o", "small"), "--ratio, --threshold, --plan, or --max-drop with --task or --text"),
+        (("-o", "small", "--ratio", 0.5, "--min-states", 1000), "the largest has 32"),
+        (("-o", "small", "--ratio", 0.5, "--method", "balanced"), "'balanced' is no method"),
+        (("-o", "small", "--max-drop", -1, "--task", "digits"), "0 or more; got --max-drop -1"),
+        (("-o", "small", "--ratio", 0.5, "--calibrate", "digit"), "Did you mean digits?"),
+        (("-o", "small", "--ratio", 0.5, "--task", "mine.npz"), "There is no file mine.npz."),
+    ],
+)
+def test_slips_are_answered_in_the_words_that_were_typed(aire, tmp_path, monkeypatch, options, mention):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = aire("prune", "zoo:smnist-s5", *options)
+    assert code == 1
+    assert mention in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quiet_search_says_nothing_on_the_way(aire, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRE_QUIET", "")  # so that it is put back
+    code, _, err = aire("-q", "prune", "zoo:smnist-s5", "-o", tmp_path / "small", "--max-drop", 100, "--task", "digits")
+    assert code == 0
+    assert err == ""

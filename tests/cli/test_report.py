@@ -25,7 +25,7 @@ def test_prune_writes_it_and_report_writes_it_again(aire, half, tmp_path):
     assert code == 0, err
     assert out.startswith("64 of 128 states (50 %) are gone. The state space part of a layer changes by ")
     assert f"Wrote {page} (" in out
-    assert out.splitlines()[-1] == f"Next: aire eval {half} --against {embedded.MODEL} --task TASK"
+    assert out.splitlines()[-1] == f"Next: aire eval {half} --against zoo:smnist-s5 --task TASK"
     code, out, _ = aire("report", half / "plan.json", "-o", tmp_path / "plan.html", "--json")
     assert code == 0
     found = json.loads(out)

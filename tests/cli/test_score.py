@@ -35,3 +35,11 @@ def test_angles_are_left_out_where_all_are_zero(aire, s5_file, tmp_path):
     aireprune.save(small_models.mamba(), tmp_path / "mamba")
     assert "arg λ" not in aire("score", tmp_path / "mamba")[1]
     assert "arg λ" in aire("score", s5_file)[1]
+
+
+def test_methods_that_need_data_are_sent_elsewhere(aire):
+    code, _, err = aire("score", "zoo:smnist-mamba", "--method", "damage-calibrated")
+    assert code == 1
+    assert (
+        "aire prune zoo:smnist-mamba -o OUT --ratio 0.5 --method damage-calibrated --calibrate INPUTS takes it" in err
+    )

@@ -48,9 +48,29 @@ def test_bad_arguments(aire, tmp_path):
         (("smnist", "--recipe", "large"), "There is no recipe 'large'. Recipes: mini, paper."),
         (("smnist", "--family", "gru"), "There is no model family 'gru'"),
         (("chess",), "There is no recipe for 'chess'"),
-        (("smnist", *SMALL, "--lr", "nan"), "try a smaller learning rate (--lr, --ssm-lr)"),
+        (("smnist", *SMALL, "--lr", "1e30"), "try a smaller learning rate (--lr, --ssm-lr)"),
         (("smnist", *SMALL, "--batch", 1000), "larger than the 92 training examples"),
     ):
         code, _, err = aire("train", *arguments, "-o", tmp_path / "run")
         assert code == 1
         assert mention in err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("epochs", 0),
+        ("batch", 0),
+        ("lr", -1),
+        ("ssm-lr", 0),
+        ("layers", 0),
+        ("states", -2),
+        ("dropout", 1),
+        ("seed", -1),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_a_folder_is_made(aire, tmp_path, option, value):
+    code, _, err = aire("train", "listops", "-o", tmp_path / "run", f"--{option}", value)
+    assert code == 1
+    assert err.startswith(f"aire: --{option} {value} is not possible: ")
+    assert not (tmp_path / "run").exists()

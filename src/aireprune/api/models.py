@@ -109,7 +109,7 @@ def plan(
     whole layers go. horizon=: count the first so many steps only, in energies and Gramians. seed=0: for method 'random'.
     unstable: what to do about poles with |lambda| >= 1: 'refuse' (raise) or 'keep' (they always stay).
     layout: 'adaptive' (every layer its own size), 'uniform' (one size for all) or 'padded' (chosen as adaptive, filled
-    up to one size). By default our own models and format are adaptive, others uniform, as their own code loads them.
+    up to one size). By default linear layers of ours are adaptive, others uniform, as their own code loads them.
     granularity (S4D): 'mode', every channel chooses its own, or 'state', one index for all channels.
     state_axis: 'NAME=AXIS' of tensors that no family knows but that lie along the states ('NAME=none': they do not).
     round_to=1: round the states kept in every layer (and group) up to a multiple.

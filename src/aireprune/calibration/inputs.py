@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from aireprune.calibration.calls import Call
-from aireprune.errors import AireError
+from aireprune.errors import AireError, did_you_mean
 from aireprune.tasks import TASKS, Task, load_task
 from aireprune.tasks.numpy_files import is_npz, read_npy, read_npz
 
@@ -174,8 +174,8 @@ def _read_path(path: Path, count: int) -> np.ndarray:
         return _read_file(path)[:count]
     if not path.is_dir():
         raise AireError(
-            f"There are no calibration inputs at {path}: give a .npy or .npz file, a directory of them, or one of the "
-            f"tasks {', '.join(TASKS)}."
+            f"There are no inputs at {path}.{did_you_mean(str(path), TASKS)} Give a .npy or .npz file, a directory of them, "
+            f"or one of the tasks {', '.join(TASKS)}."
         )
     files = sorted(file for file in path.iterdir() if file.suffix in (".npy", ".npz"))
     if not files:

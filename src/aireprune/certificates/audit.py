@@ -32,6 +32,7 @@ from aireprune.pruning.layers import marks
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.settling import as_settled, settled_by_batches
 from aireprune.pruning.source import ConfigLike, FileSource, ModuleSource, open_module, open_source
+from aireprune.zoo import locate
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -123,7 +124,7 @@ def _plan_of(pruned: ModelOrPath) -> Plan:
         if not isinstance(found, Plan):
             raise AireError(f"This {type(pruned).__name__} was not pruned by aireprune: it has no plan.")
         return found
-    path = Path(pruned)
+    path = locate(pruned)
     where = path / "plan.json" if path.is_dir() else beside(path, "plan.json")
     if path.exists() and not where.exists():
         raise AireError(

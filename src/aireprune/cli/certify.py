@@ -32,7 +32,7 @@ def certify(
             "or a .npy or .npz file or folder of inputs.",
         ),
     ] = None,
-    examples: Annotated[int, typer.Option("--examples", metavar="N", help="At most so many inputs.")] = 256,
+    examples: Annotated[int, typer.Option("--examples", metavar="N", min=1, help="At most so many inputs.")] = 256,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="JSON with what the original's file does not say.")
     ] = None,

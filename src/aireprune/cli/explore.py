@@ -24,7 +24,12 @@ def explore(
     horizon: Horizon = None,
     seed: Seed = 0,
     layout: Annotated[
-        str, typer.Option("--layout", metavar="adaptive|uniform|padded", help="As in aire prune.")
+        str,
+        typer.Option(
+            "--layout",
+            metavar="adaptive|uniform|padded",
+            help="Every layer its own size; one size for all; or filled up with silent states to one size.",
+        ),
     ] = "adaptive",
     granularity: Granularity = "mode",
     unstable: Annotated[

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aireprune.cli import completing
-from aireprune.cli.output import measured, progress, say, stderr, table
+from aireprune.cli.output import measured, progress, progress_line, say, table
 
 if TYPE_CHECKING:
     from aireprune.experiments.evaluation import Estimate, Evaluation
@@ -79,7 +79,7 @@ class Judgement:
         return self.found.ratio
 
     def _report(self, ratio: float, metric: float) -> None:
-        stderr().print(f"ratio {ratio:.2f}: validation {measured(self.task.metric, metric)}")
+        progress_line(f"ratio {ratio:.2f}: validation {measured(self.task.metric, metric)}")
 
     def judge(self, target: Path) -> None:
         """The checkpoint that was written beside the full model, on the test split."""

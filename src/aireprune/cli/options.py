@@ -45,8 +45,7 @@ Horizon = Annotated[
     typer.Option(
         "--horizon",
         metavar="T",
-        help="Count only the first T steps, in energies (method aire) and in Gramians. Where states are balanced by "
-        "default, the length of the inputs of --calibrate is tried.",
+        help="Count only the first T steps, in energies (method aire) and in Gramians.",
     ),
 ]
 Granularity = Annotated[

@@ -168,6 +168,8 @@ def prune(
         target=target,
     )
     _check(choices, plan, max_drop, task is not None or text is not None)
+    named = plan is not None or reduce != AUTO
+    view = View(reduce_named=named, method_named=method != AUTO, mask=mask, details=details)
     if dry_run:
         check_dry_run(max_drop, allocate)
         left_out = [f"--{name.replace('_', '-')}" for name in MEASURING if getattr(handling, name) is not None]
@@ -176,7 +178,7 @@ def prune(
         )
         source, job = _settled(_source(ckpt, config, job, module), job, out)
         _check_before_work(source, out, job, overwrite)
-        show_dry_run(source, out, job, left_out, json)
+        show_dry_run(source, out, job, left_out, None if json else view)
         return
     if max_drop is not None:
         choices = replace(choices, ratio=0.0)  # until the search has found one
@@ -204,8 +206,7 @@ def prune(
         extra = {**metric, **recovery, **timed, "outcome": asdict(done.outcome)}
         print_json({**document, **extra, "plan": done.plan.to_dict()})
         return
-    chosen = plan is None and reduce == AUTO and (method == AUTO or done.plan.reduce != "truncate")
-    show(done, sizes, speed, View(chosen=chosen, mask=mask, details=details))
+    show(done, sizes, speed, view)
     if judgement is not None:
         judgement.show()
     say(how_to_load(source, out, done.plan, mask))
@@ -213,6 +214,8 @@ def prune(
 
 def _check(choices: Choices, plan: Path | None, max_drop: float | None, judged: bool) -> None:
     """Raise for options that do not go together."""
+    if plan is None and max_drop is None and choices.ratio is None and choices.threshold is None:
+        raise AireError("Say how much is to go: --ratio, --threshold, --plan, or --max-drop with --task or --text.")
     if max_drop is not None and plan is not None:
         raise AireError("--max-drop makes a plan of its own: give it without --plan.")
     if max_drop is not None and (not judged or choices.ratio is not None or choices.threshold is not None):

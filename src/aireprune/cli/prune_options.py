@@ -75,7 +75,7 @@ Layout = Annotated[
         "--layout",
         metavar="auto|adaptive|uniform|padded",
         help="Every layer its own size; one size for all; or chosen as adaptive and filled up with silent states to one "
-        "size. auto: adaptive for an output in our own format, else uniform, which stock code loads with one number "
+        "size. auto: adaptive for linear layers in our own format, else uniform, which stock code loads with one number "
         "changed.",
     ),
 ]

@@ -22,18 +22,26 @@ PAPER = "the paper's way is --method aire --reduce truncate"
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What is wanted: chosen, nobody named the reduction, so it is said which one was taken; mask, states are silenced;
-    details, the share of energy that stays and the H2 error of every layer as well."""
+    """What is wanted: whether the reduction and the method were named by somebody; mask, states are silenced; details, the
+    share of energy that stays and the H2 error of every layer as well."""
 
-    chosen: bool
+    reduce_named: bool
+    method_named: bool
     mask: bool
     details: bool
+
+    def way(self, plan: Plan) -> str | None:
+        """Which way was taken, if that was left open."""
+        if self.mask or self.reduce_named or (self.method_named and plan.reduce == "truncate"):
+            return None
+        return way(plan)
 
 
 def show(done: Pruned, sizes: Sizes, speed: Speed | None, view: View) -> None:
     plan, outcome = done.plan, done.outcome
-    if view.chosen and not view.mask:
-        say(f"{way(plan)}\n")
+    taken = view.way(plan)
+    if taken is not None:
+        say(f"{taken}\n")
     say(profile(plan, outcome, view.details))
     if plan.ratio is not None and plan.achieved_ratio < plan.ratio - 0.01 and plan.target is None:
         say(

@@ -10,6 +10,7 @@ from aireprune.cli.messages import in_flags
 from aireprune.cli.methods import described
 from aireprune.cli.options import Checkpoint, Config, Granularity, Horizon, Json, MethodName, Seed, StateAxis
 from aireprune.cli.output import next_step, notices, print_json, say, table
+from aireprune.errors import AireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +36,15 @@ def score(
     from dataclasses import asdict
 
     from aireprune.families import StateAxes, Units
+    from aireprune.method.methods import find_method
     from aireprune.pruning.ranking import rank
     from aireprune.pruning.source import open_file
 
+    if find_method(method).measured:
+        raise AireError(
+            f"aire score needs no data, and method {method} ranks states by what they do to data: aire prune {ckpt} -o OUT "
+            f"--ratio 0.5 --method {method} --calibrate INPUTS takes it."
+        )
     units = Units(granularity=granularity, state_axes=StateAxes.parse(state_axis or ()))
     source = open_file(ckpt, config, units)
     ranking = rank(source, method, {"horizon": horizon, "seed": seed})

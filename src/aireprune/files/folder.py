@@ -34,6 +34,7 @@ from aireprune.files.weights import Size, Weights, check_names, refuse_additions
 from aireprune.files.writing.atomic import atomic_folder, explained, refuse_existing
 from aireprune.files.writing.journal import settle
 
+EXPORTED = (".onnx", ".gguf", ".pt2")
 FORMAT = "aireprune"
 BASE_README = "README.base"
 KEPT_README = re.compile(r"README(\.base)*\.md")
@@ -231,9 +232,11 @@ def _check_target(target: Path, overwrite: bool) -> None:
     """Refuse what names a file, or would replace a directory that is something else than a checkpoint."""
     settle(target)
     refuse_existing(target, overwrite)
-    if target.suffix.lower() in KINDS:
+    suffix = target.suffix.lower()
+    if suffix in KINDS or suffix in EXPORTED:
+        way = " `aire export` makes such files of a pruned checkpoint." if suffix in EXPORTED else ""
         raise AireError(
-            f"{target} looks like a file, but the output is a directory; leave {target.suffix} out of its name."
+            f"{target} looks like a file, but the output is a directory; leave {target.suffix} out of its name.{way}"
         )
     if not target.is_dir():
         if target.exists():

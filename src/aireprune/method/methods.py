@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aireprune.errors import AireError, did_you_mean
+from aireprune.method.reductions import REDUCTIONS
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ METHODS = {
 
 
 def find_method(name: str) -> Method:
+    if name in REDUCTIONS:
+        raise AireError(f"{name!r} is no method, which ranks states, but a way to reduce layers: reduce={name!r}.")
     if name not in METHODS:
         raise AireError(f"There is no method {name!r}.{did_you_mean(name, METHODS)} Methods: {', '.join(METHODS)}.")
     return METHODS[name]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from aireprune.errors import AireError
 from aireprune.families import FAMILIES, Found, LTIFamily, lti_family
 from aireprune.method.decision import Scoring, check_stability, decide, energies, energy_share, score_states
 from aireprune.method.evidence import Evidence
@@ -28,6 +29,7 @@ def make_plan(found: Found, request: Request, evidence: Evidence | None = None, 
     check_reduction(found, request.reduce)
     if request.reduce in LTI_ONLY:
         check_stability(states, "refuse")
+    _check_fewest(request.budget.min_states, found)
     scoring = Scoring(method=request.method, horizon=request.horizon, seed=request.seed, evidence=evidence)
     if request.reduce == "balanced":
         scores = held = layer_hankel_scores(found, request.horizon, evidence)
@@ -82,6 +84,19 @@ def check_reduction(found: Found, reduce: str) -> None:
     for layer in found.layers if reduce in LTI_ONLY else ():
         if not isinstance(FAMILIES[layer.family], LTIFamily):
             lti_family(layer, f"reduce={reduce!r}", "Use reduce='truncate'.")
+
+
+def is_linear(found: Found) -> bool:
+    """Whether all layers are linear and time-invariant."""
+    return all(isinstance(FAMILIES[layer.family], LTIFamily) for layer in found.layers)
+
+
+def _check_fewest(min_states: int, found: Found) -> None:
+    largest = max(layer.states for layer in found.layers)
+    if min_states > largest:
+        raise AireError(
+            f"No layer has min_states={min_states} states (the largest has {largest}), so nothing could go."
+        )
 
 
 def layer_hankel_scores(found: Found, horizon: int | None = None, evidence: Evidence | None = None) -> list[np.ndarray]:

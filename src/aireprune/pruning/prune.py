@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aireprune.errors import AireError
-from aireprune.families import FAMILIES, LTIFamily
 from aireprune.files.shards import check_disk
 from aireprune.files.writing.atomic import refuse_existing
 from aireprune.method.methods import find_method
@@ -35,7 +34,7 @@ from aireprune.pruning.horizon import within_inputs
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.measuring import Measured, measure
 from aireprune.pruning.outcome import Pruned
-from aireprune.pruning.planning import LTI_ONLY, check_reduction, plan_of
+from aireprune.pruning.planning import LTI_ONLY, check_reduction, is_linear, plan_of
 from aireprune.pruning.request import Job
 from aireprune.pruning.rows import row_notes, with_short_rows
 from aireprune.pruning.selective import with_measured_errors
@@ -278,14 +277,12 @@ def _or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
 
 def plan_job(source: Source, job: Job) -> Pruned:
     """The plan that a settled job makes; nothing is pruned. Linear layers are reduced to see what that costs."""
-    linear = all(isinstance(FAMILIES[layer.family], LTIFamily) for layer in source.layers)
 
     def run(settled: Job) -> Pruned:
         plan = plan_of(source, settled, settled.evidence)
-        if linear:
+        if is_linear(source):
             surgery = operate(source, plan, settled.evidence, settled.mask)
-            if settled.request is not None and settled.request.fallback:
-                check_damage(surgery, plan, settled, settled.evidence)
+            check_damage(surgery, plan, settled, settled.evidence)
             plan = surgery.certified(plan)
         return Pruned(plan, (*source.notices, *remarks(plan, source.layers)))
 

@@ -251,6 +251,8 @@ class Job:
 
 def make_request(method: str, ratio: float | None, choices: PlanChoices) -> tuple[Request, Evidence]:
     """The request that keyword arguments make, and the evidence among them."""
+    if not isinstance(method, str):
+        raise AireError(f"method= is a name, such as 'aire'; got {method!r}. How much is to go is ratio=.")
     values: dict[str, Any] = dict(choices)
     evidence = Evidence(covariances=values.pop("covariances", None), scores=values.pop("measured", None))
     unknown = sorted(set(values) - PlanChoices.__optional_keys__)

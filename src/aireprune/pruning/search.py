@@ -31,6 +31,10 @@ class Goal:
     max_drop: float
     examples: int = EXAMPLES
 
+    def __post_init__(self) -> None:
+        if not self.max_drop >= 0:
+            raise AireError(f"What pruning may cost is 0 or more; got max_drop={self.max_drop:g}.")
+
 
 @dataclass(frozen=True)
 class RatioFound:

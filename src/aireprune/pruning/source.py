@@ -26,6 +26,7 @@ from aireprune.files.sizes import resized_config, with_plain_size
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.selective import projected_from
 from aireprune.pruning.surgery import Surgery
+from aireprune.zoo import shown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -205,7 +206,7 @@ def open_file(
         builder = load_builder(module)
     checkpoint = open_checkpoint(path, config) if isinstance(path, str | Path) else path
     url = getattr(checkpoint, "url", None)
-    name = url or str(checkpoint.path)
+    name = url or shown(checkpoint.path)
     unpacked = unpack(checkpoint, checkpoint.config)
     view = diagonalize(unpacked or checkpoint, checkpoint.config, units)
     arrays: NamedArrays = view or unpacked or checkpoint

@@ -13,7 +13,7 @@ from aireprune.families import StateAxes
 from aireprune.method.criteria import WITH_HORIZON
 from aireprune.method.methods import find_method
 from aireprune.method.selection import Budget
-from aireprune.pruning.plan import Plan
+from aireprune.pruning.plan import Plan, check_layout
 from aireprune.pruning.planning import make_plan
 from aireprune.pruning.repeating import command
 from aireprune.pruning.request import Job, Request
@@ -59,6 +59,9 @@ class Exploration:
     layout: str = "adaptive"
     granularity: str = "mode"
     state_axes: StateAxes = field(default_factory=StateAxes)
+
+    def __post_init__(self) -> None:
+        check_layout(self.layout)
 
     def request(self) -> Request:
         return Request(

@@ -77,10 +77,10 @@ def verdict_of_plan(plan: Plan, layers: Sequence[LayerView], found: Measured | N
 
 
 def verdict_of_model(layers: Sequence[LayerView]) -> str:
-    """Of a checkpoint that was not pruned."""
+    """Of a checkpoint as it is."""
     total = sum(layer.counted for layer in layers)
     needed = sum(_holding(layer.energy, HELD) for layer in layers)
-    found = f"{total:,} states in {layers_text(len(layers))}, none pruned."
+    found = f"{total:,} states in {layers_text(len(layers))}."
     if needed >= total:
         whole = f"It takes all of them to hold {share(HELD)} of every layer's energy"
         return f"{found} {whole}; what can still go, only a task can tell."

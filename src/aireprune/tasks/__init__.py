@@ -34,7 +34,9 @@ TASKS: dict[str, Callable[[], Task]] = {
 
 def load_task(name: str) -> Task:
     """A task by its name, or from an .npz file of one's own (`aireprune.tasks.own`)."""
-    if name not in TASKS and name.endswith(".npz") and Path(name).is_file():
+    if name not in TASKS and name.endswith(".npz"):
+        if not Path(name).is_file():
+            raise AireError(f"There is no file {name}.")
         return own_task(Path(name))
     if name not in TASKS:
         hint = did_you_mean(name, TASKS)

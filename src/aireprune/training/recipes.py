@@ -41,6 +41,15 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise AireError(f"The precision is {self.precision!r}, expected one of {', '.join(PRECISIONS)}.")
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise AireError(f"{name}={getattr(self, name)} is not possible: it is 1 or more.")
+        for name in ("lr", "ssm_lr"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise AireError(f"{name}={getattr(self, name):g} is not possible: a learning rate is above 0.")
+        for name in ("weight_decay", "examples", "seed"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise AireError(f"{name}={getattr(self, name)} is not possible: it is 0 or more.")
         if not 0 <= self.hankel < math.inf:
             raise AireError(f"The weight of the Hankel singular values is hankel={self.hankel}, expected 0 or more.")
 
@@ -82,6 +91,14 @@ class ModelChanges:
     states: int | None = None
     blocks: int | None = None
     dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "features", "states", "blocks"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise AireError(f"{name}={value} is not possible: it is 1 or more.")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise AireError(f"dropout={self.dropout:g} is not possible: it is a share from 0 to below 1.")
 
 
 def check_name(recipe: str) -> None:

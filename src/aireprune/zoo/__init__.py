@@ -49,6 +49,11 @@ def locate(path: str | Path) -> Path:
     return FOLDER / name
 
 
+def shown(path: Path) -> str:
+    """The path as a person would type it: zoo:NAME for the folder of a model that comes with the package."""
+    return PREFIX + path.name if path.parent == FOLDER else str(path)
+
+
 def _listed(folder: Path) -> ListedModel:
     config, training = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "training"))
     return ListedModel(

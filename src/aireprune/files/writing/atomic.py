@@ -17,6 +17,7 @@ from aireprune.files.writing.journal import rename_together, settle
 from aireprune.files.writing.rename import exchange, rename_new
 from aireprune.files.writing.sync import sync, sync_folder
 from aireprune.files.writing.temporaries import Temporary, remove, sweep
+from aireprune.zoo import PREFIX
 
 __all__ = ["atomic_folder", "atomic_path", "atomic_paths", "explained", "refuse_existing", "remove"]
 
@@ -51,7 +52,11 @@ def atomic_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def refuse_existing(target: Path, overwrite: bool) -> None:
-    """An existing target is an error unless `overwrite`."""
+    """An existing target is an error unless `overwrite`, and one that would take the place of a model of the zoo always."""
+    if str(target).startswith(PREFIX):
+        raise AireError(
+            f"{target} names a model that comes with aireprune, so it cannot be an output. Choose another one."
+        )
     if os.path.lexists(target) and not overwrite:
         raise AireError(
             f"{target} exists already. Choose another output, or allow it to be replaced with overwrite=True."
