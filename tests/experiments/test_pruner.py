@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_models import inputs, mamba2
@@ -35,6 +37,16 @@ def test_every_variant_is_pruned_as_the_public_function_does(toy, variant, optio
     expected = aireprune.prune(model, ratio=0.5, **options)
     assert_same(found.model, expected)
     assert found.plan == expected.plan
+
+
+@pytest.mark.parametrize("reduce", ["truncate", "balanced"])
+def test_a_plan_without_certificates_makes_the_same_model(toy, reduce):
+    model, _ = toy
+    cell = Cell(Variant.of("aire", reduce), 0.5)
+    told, bare = Pruner(model)(cell), Pruner(model, certified=False)(cell)
+    assert_same(told.model, bare.model)
+    assert told.plan.certificate
+    assert bare.plan == replace(told.plan, certificate=None)
 
 
 def test_calibration_reads_and_measures_once(toy):

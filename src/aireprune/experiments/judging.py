@@ -19,7 +19,7 @@ class Judge:
     """judge(cells) -> results. Every worker has its own, and its own copy of the model, which calibration watches."""
 
     def __init__(self, model: nn.Module, task: Task, request: SweepRequest):
-        self._pruner = Pruner(model, lambda: sweep_inputs(task, request))
+        self._pruner = Pruner(model, lambda: sweep_inputs(task, request), certified=False)
         self._task = task
         self._validation = task.validation.rows(slice(0, request.validation or None))
         self._test = task.test.rows(slice(0, request.examples or None))

@@ -32,17 +32,18 @@ class SmallModel:
 class Pruner:
     """Prunes one model; what calibration measures on the full model is measured once.
 
-    inputs: gives the calibration inputs, asked for when a calibrated variant first needs them.
+    inputs: gives the calibration inputs, asked for when a calibrated variant first needs them. certified: plans say what is
+    proved of their layers, which a sweep never asks.
     """
 
-    def __init__(self, model: nn.Module, inputs: Callable[[], Inputs] | None = None):
-        self.source, self._read = open_module(model), inputs
+    def __init__(self, model: nn.Module, inputs: Callable[[], Inputs] | None = None, certified: bool = True):
+        self.source, self._read, self._certified = open_module(model), inputs, certified
         self._known: dict[tuple[str, str], Measured] = {}
 
     def __call__(self, cell: Cell) -> SmallModel:
         # a curve has points where little is left of a layer, so nothing is refused for being damaged
         known = Calibration(source=self.inputs) if cell.variant.calibrated else None
-        job = Job(request=_request(cell), calibration=known, force=True)
+        job = Job(request=_request(cell), calibration=known, force=True, certified=self._certified)
         return self._pruned(job, None if known is None else self._measured(cell, job))
 
     def plan(self, cell: Cell) -> Plan:

@@ -89,9 +89,10 @@ def _recovered(
 def _reduced(source: ModuleSource, job: Job, known: Measured, report: Report) -> Pruned:
     """A smaller copy of a module, of which all that the job wants to know has been measured."""
     plan = plan_of(source, job, known.evidence)
-    surgery = operate(source, plan, known.evidence, job.mask)
+    surgery = operate(source, plan, known.evidence, job.mask, accounted=job.certified)
     check_damage(surgery, plan, job, known.evidence)
-    plan = with_measured_errors(surgery.certified(plan), surgery.projections, known.subject, known.inputs)
+    plan = surgery.certified(plan) if job.certified else plan
+    plan = with_measured_errors(plan, surgery.projections, known.subject, known.inputs)
     model = source.apply(surgery)
     notices, fit = (*source.notices, *known.remarks, *notes_on(plan, source.layers)), None
     if known.inputs is not None and known.subject is not None:

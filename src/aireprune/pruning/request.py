@@ -188,7 +188,8 @@ class Recovery:
 class Job:
     """What to do to a model or checkpoint: follow a request or a plan, mask or remove, calibrate or not, recover or not.
 
-    force: write a layer that lost almost everything although it keeps many states (`harm.LOST`). shards: how those of
+    force: write a layer that lost almost everything although it keeps many states (`harm.LOST`). certified: the plan gets
+    bounds and exact errors of every layer, which take longer to find than a small layer takes to prune. shards: how those of
     a large folder are written; resume= and ray= among the keyword arguments.
     """
 
@@ -199,6 +200,7 @@ class Job:
     recovery: Recovery | None = None
     mask: bool = False
     force: bool = False
+    certified: bool = True
     shards: ShardWork = field(default_factory=ShardWork)
 
     def __post_init__(self) -> None:

@@ -51,8 +51,11 @@ class Surgery:
 
 
 @single_threaded
-def operate(found: Found, plan: Plan, evidence: Evidence | None = None, mask: bool = False) -> Surgery:
-    """The surgery that a plan asks for. mask: states are silenced instead of taken out."""
+def operate(
+    found: Found, plan: Plan, evidence: Evidence | None = None, mask: bool = False, accounted: bool = True
+) -> Surgery:
+    """The surgery that a plan asks for. mask: states are silenced instead of taken out. accounted: say what plain removal
+    does to each layer too."""
     check_groups(found.layers, plan)
     if plan.reduce == "projected":
         return _projected(found, plan, evidence or Evidence())
@@ -61,7 +64,7 @@ def operate(found: Found, plan: Plan, evidence: Evidence | None = None, mask: bo
         edits = {name: edit for layer in done for name, edit in layer.edits.items()}
         return Surgery(edits, sizes, [layer.reduction for layer in done])
     sizes = stored_sizes(found.layers, plan, mask)
-    accounts = [account(found, plan, number) for number in range(len(plan.layers))]
+    accounts = [account(found, plan, number) if accounted else None for number in range(len(plan.layers))]
     edits = _masks(found.layers, plan) if mask else _removals(found.layers, plan, sizes)
     return Surgery(edits, sizes, accounts)
 
