@@ -83,7 +83,7 @@ def scan_packed(modes: Packed, skip: Tensor, u: Tensor) -> Tensor:
     expect("s4d", skip=(skip, (len(modes.row),)), u=(u, (*u.shape[:2], len(modes.row))))
     u, y = u.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
     gain, jobs = skip.detach().to(u.dtype).numpy(), _jobs(modes, len(u))
-    scan(modes.params, modes.start, modes.channel, modes.run, gain, u.numpy(), y.numpy(), jobs, False)
+    scan(modes.params, modes.start, modes.channel, modes.run, gain, u.numpy(), y.numpy(), jobs)
     return y
 
 
@@ -142,6 +142,11 @@ class Packed:
     row: np.ndarray  # (H, N)  where each mode went
     lane: np.ndarray  # (H, 1)
 
+    @property
+    def order(self) -> Tensor:
+        """The channels, (H,), in the order of the lanes."""
+        return torch.from_numpy(self.channel.ravel()[: len(self.row)].astype(np.int64))
+
 
 def pack(parts: tuple[np.ndarray, ...], lanes: int, drop_silent: bool) -> Packed:
     """Pack Re lam, Im lam, Re w, Im w (H, N); drop_silent leaves out those with w = 0.
@@ -196,7 +201,7 @@ def _jobs(packed: Packed, batch: int) -> int:
 def _scan(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor) -> Tensor:
     u, y = u.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
     p, jobs, kernels = _packed(lam_re, lam_im, w_re, w_im, u, drop_silent=True)
-    kernels.scan(p.params, p.start, p.channel, p.run, skip.detach().numpy(), u.numpy(), y.numpy(), jobs, False)
+    kernels.scan(p.params, p.start, p.channel, p.run, skip.detach().numpy(), u.numpy(), y.numpy(), jobs)
     return y
 
 
@@ -208,23 +213,25 @@ def _(lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, 
 @operator("s4d_scan_backward", final=True)
 def _scan_backward(
     lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor, g: Tensor
-) -> tuple[Tensor, Tensor]:
-    """du, which is the scan of g against time, and (4, H, N): Re and Im of sum g conj(x) and of sum g conj(dx/dlam)."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """du, which is the scan of g against time; (4, H, N), Re and Im of sum g conj(x) and of sum g conj(dx/dlam); and (H,),
+    sum g u."""
     u, g, du = u.detach().contiguous(), g.detach().contiguous(), torch.empty(u.shape, dtype=u.dtype)
-    p, jobs, kernels = _packed(lam_re, lam_im, w_re, w_im, u, drop_silent=True)
-    kernels.scan(p.params, p.start, p.channel, p.run, skip.detach().numpy(), g.numpy(), du.numpy(), jobs, True)
     p, jobs, kernels = _packed(lam_re, lam_im, w_re, w_im, u, drop_silent=False)
-    sums = np.empty((len(u), *p.params.shape), p.params.dtype)
-    kernels.correlations(p.params, p.start, p.channel, p.run, u.numpy(), g.numpy(), sums, jobs)
-    total = sums.sum(axis=0)
-    return du, torch.from_numpy(np.stack([total[p.row, part, p.lane] for part in range(4)]))
+    sums, gain = np.empty((len(u), *p.params.shape), p.params.dtype), skip.detach().numpy()
+    of_skip = np.zeros((len(u), *p.channel.shape), p.params.dtype)
+    kernels.adjoint(p.params, p.start, p.channel, p.run, gain, u.numpy(), g.numpy(), du.numpy(), sums, of_skip, jobs)
+    total, weights = sums.sum(axis=0), torch.from_numpy(of_skip.sum(axis=0).ravel()[: len(gain)])
+    of_modes = torch.from_numpy(np.stack([total[p.row, part, p.lane] for part in range(4)]))
+    return du, of_modes, torch.empty_like(weights).scatter_(0, p.order, weights)
 
 
 @_scan_backward.register_fake
 def _(
     lam_re: Tensor, lam_im: Tensor, w_re: Tensor, w_im: Tensor, skip: Tensor, u: Tensor, g: Tensor
-) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(u, memory_format=torch.contiguous_format), u.new_empty(4, *lam_re.shape)
+) -> tuple[Tensor, Tensor, Tensor]:
+    du = torch.empty_like(u, memory_format=torch.contiguous_format)
+    return du, u.new_empty(4, *lam_re.shape), u.new_empty(len(lam_re))
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -233,9 +240,9 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
     lam_re, lam_im, w_re, w_im, skip, u = ctx.saved_tensors
-    du, (ar, ai, zr, zi) = _scan_backward(lam_re, lam_im, w_re, w_im, skip, u, g)
+    du, (ar, ai, zr, zi), d_skip = _scan_backward(lam_re, lam_im, w_re, w_im, skip, u, g)
     # dL/dw = sum g conj(x), dL/dlam = conj(w) sum g conj(dx/dlam)
-    return w_re * zr + w_im * zi, w_re * zi - w_im * zr, ar, ai, (g * u).sum((0, 1)), du
+    return w_re * zr + w_im * zi, w_re * zi - w_im * zr, ar, ai, d_skip, du
 
 
 _scan.register_autograd(_backward, setup_context=_save_for_backward)

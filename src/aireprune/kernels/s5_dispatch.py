@@ -28,7 +28,9 @@ SLICE = 24 << 20  # bytes of activations that pass through all layers at a time;
 def fused_layer(layer: Any, u: Tensor) -> Tensor | None:
     """An S5 or LRU layer: u (b, L, h) -> y (b, L, h)."""
     return (
-        s5_block(u, **layer.operator_arguments()) if _kinds(layer) is not None and _is_cpu_inference(u, layer) else None
+        s5_block(u, **layer.operator_arguments())
+        if kinds_of(layer) is not None and _is_cpu_inference(u, layer)
+        else None
     )
 
 
@@ -57,7 +59,7 @@ def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | No
 def trained_block(block: Any, z: Tensor) -> Tensor | None:
     """An S5 or LRU block that learns, with a batch norm before the layer and a half_glu2 or full_glu gate: z (b, L, h) ->
     (b, L, h). The norm takes the moments of the batch or, in evaluation mode, those that it remembers."""
-    if not (_is_cpu_training(z, block) and _is_trained_whole(block)):
+    if not (is_cpu_training(z, block) and _is_trained_whole(block)):
         return None
     norm, layer = block.norm, block.seq
     factors = [block.drop.factor(z) for _ in range(2)]
@@ -90,7 +92,8 @@ def _remember(norm: nn.BatchNorm1d, given: Given, count: int) -> None:
     norm.num_batches_tracked.add_(1)
 
 
-def _is_cpu_training(z: Tensor, block: nn.Module) -> bool:
+def is_cpu_training(z: Tensor, block: nn.Module) -> bool:
+    """Whether gradients are wanted of an ordinary call on the CPU, of a block that batch norm can take."""
     exact = z.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
     plain = not (torch.compiler.is_compiling() or forward_mode() or torch._C._are_functorch_transforms_active())
     return z.device.type == "cpu" and exact and plain and z.shape[0] * z.shape[1] > 1 and _wants_gradient(z, block)
@@ -98,13 +101,10 @@ def _is_cpu_training(z: Tensor, block: nn.Module) -> bool:
 
 def _is_trained_whole(block: Any) -> bool:
     """Whether every part is stock, without hooks on gradients either, and what the operator computes is what they are."""
-    norm, kinds = block.norm, _kinds(block)
+    norm, kinds = block.norm, kinds_of(block)
     return (
         kinds is not None
-        and all(
-            _is_stock(part, kinds.get(name, ())) and not part._backward_hooks and not part._backward_pre_hooks
-            for name, part in block.named_children()
-        )
+        and all(is_unwatched(part, kinds.get(name, ())) for name, part in block.named_children())
         and block.activation in ("half_glu2", "full_glu")
         and block.prenorm
         and block.seq.modes > 0
@@ -117,7 +117,7 @@ def _is_trained_whole(block: Any) -> bool:
     )
 
 
-def _kinds(module: nn.Module) -> Mapping[str, tuple[type[nn.Module], ...]] | None:
+def kinds_of(module: nn.Module) -> Mapping[str, tuple[type[nn.Module], ...]] | None:
     """The stock parts that the module's own class, not a base of it, states."""
     found: Mapping[str, tuple[type[nn.Module], ...]] | None = type(module).__dict__.get("stock")
     return found
@@ -142,13 +142,18 @@ def _is_stock(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:
     )
 
 
+def is_unwatched(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:
+    """Whether it is of a stock class, without hooks, on gradients either."""
+    return _is_stock(module, kinds) and not module._backward_hooks and not module._backward_pre_hooks
+
+
 def _gates(block: Any) -> list[nn.Linear]:
     return [getattr(block, name) for name in ("out1", "out2") if hasattr(block, name)]
 
 
 def _is_whole(block: Any) -> bool:
     """Whether every part of the block is stock, in evaluation mode, and has all the weights that the operator takes."""
-    norm, kinds = block.norm, _kinds(block)
+    norm, kinds = block.norm, kinds_of(block)
     return (
         kinds is not None
         and all(_is_stock(part, kinds.get(name, ())) and not part.training for name, part in block.named_children())
@@ -161,7 +166,7 @@ def _is_whole(block: Any) -> bool:
 
 def is_unseen(model: Any, x: Tensor) -> bool:
     """Whether encoder and blocks are stock, nobody watches what passes between them and no gradient is wanted."""
-    kinds = _kinds(model)
+    kinds = kinds_of(model)
     return (
         kinds is not None
         and not torch.compiler.is_compiling()

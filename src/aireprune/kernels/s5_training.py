@@ -7,7 +7,6 @@ applied by itself: it is folded into B and D.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aireprune.kernels.buffers import arrays, buffers
 from aireprune.kernels.inputs import expect
-from aireprune.kernels.scan import CACHE_LINE, fresh
-
-_LOCAL = threading.local()
+from aireprune.kernels.scan import fresh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +81,15 @@ class _Block(torch.autograd.Function):
         room = numba_block.forward_room(length, h, width, gates, c.shape[1] // width, z.element_size())
         numba_block.forward(
             z.numpy(),
-            _arrays(lam_re, lam_im),
-            _arrays(b * scale, b @ shift),
+            arrays(lam_re, lam_im),
+            arrays(b * scale, b @ shift),
             c.numpy(),
-            _arrays(d * scale, d * shift),
-            _arrays(gate, bias),
-            _arrays(given.first, given.second),
+            arrays(d * scale, d * shift),
+            arrays(gate, bias),
+            arrays(given.first, given.second),
             gates > h,
-            _buffers(room, workers, z),
-            *_arrays(bu, enters, y, v, out),
+            buffers(room, workers, z),
+            *arrays(bu, enters, y, v, out),
         )
         ctx.given = given
         ctx.save_for_backward(z, bu, enters, y, v, scale, *weights)
@@ -112,14 +110,14 @@ class _Block(torch.autograd.Function):
         shapes = numba_block.sums_room(h, width, gates, directions, z.element_size())
         sums = [np.zeros((workers, *shape), z.numpy().dtype) for shape in shapes]
         numba_block.backward(
-            *_arrays(grad, z),
-            _arrays(bu, enters, y, v),
-            _arrays(lam_re, lam_im),
-            *_arrays((b * scale).T.contiguous(), c.T.contiguous(), d * scale, gate.T.contiguous()),
-            _arrays(given.first, given.second),
+            *arrays(grad, z),
+            arrays(bu, enters, y, v),
+            arrays(lam_re, lam_im),
+            *arrays((b * scale).T.contiguous(), c.T.contiguous(), d * scale, gate.T.contiguous()),
+            arrays(given.first, given.second),
             given.mean.numpy(),
             gates > h,
-            _buffers(numba_block.backward_room(length, h, width, gates, z.element_size()), workers, z),
+            buffers(numba_block.backward_room(length, h, width, gates, z.element_size()), workers, z),
             tuple(sums),
             dz.numpy(),
         )
@@ -133,33 +131,11 @@ class _Block(torch.autograd.Function):
         if not given.frozen:
             count = batch * length
             centre, tilt = scale * over / count, scale * inverse.square() * weighted / count
-            numba_block.norm_backward(*_arrays(dz, z, given.mean, centre, tilt), workers)
+            numba_block.norm_backward(*arrays(dz, z, given.mean, centre, tilt), workers)
         d_b = torch.addr(of_b * scale, of_bu, norm_bias)
         d_d = scale * of_yz + norm_bias * of_y
         d_re, d_im = d_lam.chunk(2)
         return dz, None, weighted * inverse, over, d_re, d_im, d_b, d_c, d_d, d_gate, d_bias
-
-
-def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
-    return tuple(tensor.numpy() for tensor in tensors)
-
-
-def _buffers(shapes: Sequence[tuple[int, int]], workers: int, like: Tensor) -> tuple[np.ndarray, ...]:
-    """Arrays (workers, rows, width) that begin at cache lines, in memory that this Python thread's next call uses again.
-
-    Behind the last of them is a line more, which `outer` may read.
-    """
-    line = CACHE_LINE // like.element_size()
-    sizes = [-(-workers * rows * width // line) * line for rows, width in shapes]
-    needed = sum(sizes) + line
-    memory = getattr(_LOCAL, "memory", None)
-    if memory is None or memory.dtype != like.dtype or memory.numel() < needed or memory.numel() > 4 * needed:
-        memory = _LOCAL.memory = fresh(like, needed)
-    found, at = [], 0
-    for (rows, width), size in zip(shapes, sizes, strict=True):
-        found.append(memory[at : at + workers * rows * width].view(workers, rows, width).numpy())
-        at += size
-    return tuple(found)
 
 
 def _batch_moments(z: Tensor, given: Given, workers: int) -> None:

@@ -14,6 +14,7 @@ and without gradients only when a parameter has changed; a layer may have any nu
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -23,6 +24,7 @@ from torch.nn import functional as F
 from aireprune.kernels.gates import gelu, glu
 from aireprune.kernels.inputs import needs_grad
 from aireprune.kernels.s4d import can_scan_packed, s4d, scan_packed
+from aireprune.kernels.s4d_dispatch import trained_block
 from aireprune.models.discretize import discretize
 from aireprune.models.dropout import TimeDropout
 from aireprune.models.encoder import encoded
@@ -94,6 +96,14 @@ class S4DModel(Recurrent, nn.Module):
 
     family = "s4d"
     recurrence = S4DFamily()
+    stock: ClassVar[Mapping[str, tuple[type[nn.Module], ...]]] = {
+        "layer": (S4DLayer,),
+        "kernel": (S4DKernel,),
+        "output_linear": (nn.Sequential,),
+        "mixing": (Mixing,),
+        "drop": (TimeDropout,),
+        "norm": (nn.LayerNorm,),
+    }
 
     def __init__(self, config: S4DConfig):
         super().__init__()
@@ -109,6 +119,8 @@ class S4DModel(Recurrent, nn.Module):
 
     def block(self, number: int, z: Tensor) -> Tensor:
         """Layer `number` with its norm, dropout and residual connection."""
+        if (fused := trained_block(self, number, z)) is not None:
+            return fused
         layer, norm = self.s4_layers[number], self.norms[number]
         if self.config.prenorm:
             out: Tensor = z + self.drop(layer(norm(z)))

@@ -91,8 +91,7 @@ def _reduced(source: ModuleSource, job: Job, known: Measured, report: Report) ->
     plan = plan_of(source, job, known.evidence)
     surgery = operate(source, plan, known.evidence, job.mask, accounted=job.certified)
     check_damage(surgery, plan, job, known.evidence)
-    plan = surgery.certified(plan) if job.certified else plan
-    plan = with_measured_errors(plan, surgery.projections, known.subject, known.inputs)
+    plan = with_measured_errors(surgery.certified(plan), surgery.projections, known.subject, known.inputs)
     model = source.apply(surgery)
     notices, fit = (*source.notices, *known.remarks, *notes_on(plan, source.layers)), None
     if known.inputs is not None and known.subject is not None:

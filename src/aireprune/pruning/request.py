@@ -189,7 +189,8 @@ class Job:
     """What to do to a model or checkpoint: follow a request or a plan, mask or remove, calibrate or not, recover or not.
 
     force: write a layer that lost almost everything although it keeps many states (`harm.LOST`). certified: the plan gets
-    bounds and exact errors of every layer, which take longer to find than a small layer takes to prune. shards: how those of
+    bounds and exact errors of every layer, which take longer to find than a small layer takes to prune, and destroyed layers
+    are looked for. shards: how those of
     a large folder are written; resume= and ray= among the keyword arguments.
     """
 

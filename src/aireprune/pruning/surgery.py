@@ -54,15 +54,15 @@ class Surgery:
 def operate(
     found: Found, plan: Plan, evidence: Evidence | None = None, mask: bool = False, accounted: bool = True
 ) -> Surgery:
-    """The surgery that a plan asks for. mask: states are silenced instead of taken out. accounted: say what plain removal
-    does to each layer too."""
+    """The surgery that a plan asks for. mask: states are silenced instead of taken out. accounted: also say what
+    becomes of each layer, without which nothing is certified or found to be destroyed."""
     check_groups(found.layers, plan)
     if plan.reduce == "projected":
         return _projected(found, plan, evidence or Evidence())
     if not find_reduction(plan.reduce).selective and plan.reduce != "truncate":
         sizes, done = reduced_layers(found, plan, evidence or Evidence(), stored_sizes(found.layers, plan))
         edits = {name: edit for layer in done for name, edit in layer.edits.items()}
-        return Surgery(edits, sizes, [layer.reduction for layer in done])
+        return Surgery(edits, sizes, [layer.reduction if accounted else None for layer in done])
     sizes = stored_sizes(found.layers, plan, mask)
     accounts = [account(found, plan, number) if accounted else None for number in range(len(plan.layers))]
     edits = _masks(found.layers, plan) if mask else _removals(found.layers, plan, sizes)

@@ -15,6 +15,7 @@ vectors: its row length must be at least `padded(n)`.
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
@@ -160,6 +161,23 @@ def pack_panel(w, number, packed):
             for j in range(j_block, min(j_block + 16, columns)):
                 for q in range(q_block, min(q_block + 16, k)):
                     panel[q, j] = w[column + j, q] if column + j < n else w.dtype.type(0)
+
+
+@njit
+def packed(w):
+    """w (n, k) as `gemm` takes it."""
+    found = np.empty(padded(w.shape[0], w.itemsize) * w.shape[1], w.dtype)
+    for number in range(panels(w.shape[0], w.itemsize)):
+        pack_panel(w, number, found)
+    return found
+
+
+@njit
+def bias_row(values):
+    """What is added to the n columns, (n,), as `gemm` takes it."""
+    found = np.zeros((1, padded(values.shape[0], values.itemsize)), values.dtype)
+    found[0, : values.shape[0]] = values
+    return found
 
 
 @njit

@@ -86,10 +86,13 @@ class Lanes:
 
     def broadcast(self, pointer, index):
         """Element `index` in every lane."""
+        return self.everywhere(self.builder.load(self.builder.gep(pointer, [index])))
+
+    def everywhere(self, value):
+        """A number in every lane."""
         undefined, zero = ir.Constant(self.vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
-        first = self.builder.insert_element(undefined, self.builder.load(self.builder.gep(pointer, [index])), zero)
         mask = ir.Constant(ir.VectorType(ir.IntType(32), self.count), [zero] * self.count)
-        return self.builder.shuffle_vector(first, undefined, mask)
+        return self.builder.shuffle_vector(self.builder.insert_element(undefined, value, zero), undefined, mask)
 
     def prefetch(self, pointer, index):
         """Ask for a cache line; addresses that do not exist are harmless."""

@@ -35,13 +35,6 @@ def _vectors(builder, v, count):
     return builder.sdiv(builder.add(count, ir.Constant(count.type, v.count - 1)), ir.Constant(count.type, v.count))
 
 
-def _everywhere(v, value):
-    """A number in every lane."""
-    word, undefined = ir.IntType(32), ir.Constant(v.vector, ir.Undefined)
-    mask = ir.Constant(ir.VectorType(word, v.count), [word(0)] * v.count)
-    return v.builder.shuffle_vector(v.builder.insert_element(undefined, value, word(0)), undefined, mask)
-
-
 def _along(body):
     """An intrinsic (arrays, places, factors, count): the body for every vector of a row of each array.
 
@@ -55,7 +48,7 @@ def _along(body):
             values, places = (cgutils.unpack_tuple(builder, args[i], len(kinds)) for i in (0, 1))
             v = Lanes(context, builder, kinds[0].dtype, REGISTER_BYTES)
             starts = [v.start(*each) for each in zip(kinds, values, places, strict=True)]
-            given = [_everywhere(v, f) for f in cgutils.unpack_tuple(builder, args[2], len(signature.args[2]))]
+            given = [v.everywhere(f) for f in cgutils.unpack_tuple(builder, args[2], len(signature.args[2]))]
             with cgutils.for_range(builder, _vectors(builder, v, args[3])) as loop:
                 body(_Row(v, starts, builder.mul(loop.index, ir.Constant(args[3].type, v.count)), given))
             return context.get_dummy_value()

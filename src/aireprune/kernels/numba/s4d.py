@@ -92,51 +92,54 @@ def _make_advance(modes):
     return advance
 
 
-def _make_correlate(modes):
-    """x_t = lam x_{t-1} + u_t, z_t = dx_t/dlam = lam z_{t-1} + x_{t-1}; sums of g_t conj(x_t) and g_t conj(z_t).
+def _make_adjoint(modes):
+    """a_t = lam a_{t+1} + g_t, z_t = da_t/dlam = lam z_{t+1} + a_{t+1}; du_t += Re(w a_t); sums of u_t conj(a_t) and of
+    u_t conj(z_t), which are those of g_t conj(x_t) and g_t conj(dx_t/dlam) with the states x of the scan.
 
-    state rows: Re x, Im x, Re z, Im z, then the two sums.
+    state rows: Re a, Im a, Re z, Im z, then the two sums. Steps come in the order of the scan: against time.
     """
 
     @intrinsic
-    def correlate(typing_context, params, state, u, g, first, steps):
+    def adjoint(typing_context, params, state, g, u, du, first, steps):
         def codegen(context, builder, signature, args):
             rows = _Rows(context, builder, params.dtype)
             v = rows.v
-            p, x, rows_u, rows_g = (
-                v.start(kind, value) for kind, value in zip(signature.args[:4], args[:4], strict=True)
+            p, x, rows_g, rows_u, rows_du = (
+                v.start(kind, value) for kind, value in zip(signature.args[:5], args[:5], strict=True)
             )
 
             def at(width, m, which):
                 """Row `which` of the `width` rows that belong to mode first + m."""
-                return v.index(args[4], width, m * width + which)
+                return v.index(args[5], width, m * width + which)
 
             for part in range(rows.parts):
-                fixed = [[rows.load(p, at(4, m, which), part) for which in range(2)] for m in range(modes)]
+                fixed = [[rows.load(p, at(4, m, which), part) for which in range(4)] for m in range(modes)]
                 slots = [[v.variable(rows.load(x, at(8, m, which), part)) for which in range(8)] for m in range(modes)]
-                with cgutils.for_range(builder, args[5]) as loop:
-                    now, grad = rows.load(rows_u, loop.index, part), rows.load(rows_g, loop.index, part)
-                    for (lr, li), slot in zip(fixed, slots, strict=True):
-                        xr, xi, zr, zi, ar, ai, br, bi = (builder.load(s) for s in slot)
-                        zr, zi = rows.turn(lr, li, zr, zi, xr, xi)
-                        xr, xi = rows.turn(lr, li, xr, xi, now, None)
-                        ar, ai = v.add(ar, v.mul(grad, xr)), v.sub(ai, v.mul(grad, xi))
-                        br, bi = v.add(br, v.mul(grad, zr)), v.sub(bi, v.mul(grad, zi))
-                        for value, place in zip((xr, xi, zr, zi, ar, ai, br, bi), slot, strict=True):
+                with cgutils.for_range(builder, args[6]) as loop:
+                    grad, weight, out = (rows.load(each, loop.index, part) for each in (rows_g, rows_u, rows_du))
+                    for (lr, li, wr, wi), slot in zip(fixed, slots, strict=True):
+                        ar, ai, zr, zi, of_ar, of_ai, of_zr, of_zi = (builder.load(s) for s in slot)
+                        zr, zi = rows.turn(lr, li, zr, zi, ar, ai)
+                        ar, ai = rows.turn(lr, li, ar, ai, grad, None)
+                        out = v.sub(v.add(out, v.mul(wr, ar)), v.mul(wi, ai))
+                        of_ar, of_ai = v.add(of_ar, v.mul(weight, ar)), v.sub(of_ai, v.mul(weight, ai))
+                        of_zr, of_zi = v.add(of_zr, v.mul(weight, zr)), v.sub(of_zi, v.mul(weight, zi))
+                        for value, place in zip((ar, ai, zr, zi, of_ar, of_ai, of_zr, of_zi), slot, strict=True):
                             builder.store(value, place)
+                    rows.store(out, rows_du, loop.index, part)
                 for m in range(modes):
                     for which in range(8):
                         rows.store(builder.load(slots[m][which]), x, at(8, m, which), part)
             return context.get_dummy_value()
 
-        return types.void(params, state, u, g, types.intp, types.intp), codegen
+        return types.void(params, state, g, u, du, types.intp, types.intp), codegen
 
-    return correlate
+    return adjoint
 
 
 advance_4, advance_2, advance_1 = _make_advance(4), _make_advance(2), _make_advance(1)
 AT_ONCE = 2 if REGISTERS == 32 else 1  # modes whose states and sums fit the registers
-_correlate_more, _correlate_1 = _make_correlate(AT_ONCE), _make_correlate(1)
+_adjoint_more, _adjoint_1 = _make_adjoint(AT_ONCE), _make_adjoint(1)
 
 
 @intrinsic
@@ -168,6 +171,26 @@ def _scale_rows(typing_context, gain, source, target, steps):
         return context.get_dummy_value()
 
     return types.void(gain, source, target, types.intp), codegen
+
+
+@intrinsic
+def _scale_and_weigh(typing_context, gain, g, u, out, total, steps):
+    """out_i = gain g_i and total += g_i u_i for vectors i < steps."""
+
+    def codegen(context, builder, signature, args):
+        v, zero = Lanes(context, builder, g.dtype), ir.Constant(args[5].type, 0)
+        factor, rows_g, rows_u, rows_out, sums = (
+            v.rows(kind, value) for kind, value in zip(signature.args[:5], args[:5], strict=True)
+        )
+        scale, slot = v.load_row(factor, zero), v.variable(v.load_row(sums, zero))
+        with cgutils.for_range(builder, args[5]) as loop:
+            value = v.load_row(rows_g, loop.index)
+            v.store_row(v.mul(scale, value), rows_out, loop.index)
+            builder.store(v.multiply_add(value, v.load_row(rows_u, loop.index), builder.load(slot)), slot)
+        v.store_row(builder.load(slot), sums, zero)
+        return context.get_dummy_value()
+
+    return types.void(gain, g, u, out, total, types.intp), codegen
 
 
 @kernel()
@@ -220,8 +243,8 @@ def _scatter(rows, b, base, steps, reverse, channel, valid, run, out):
 
 
 @kernel(parallel=True, fastmath={"contract"})
-def scan(params, start, channel, run, skip, u, y, parts, reverse):
-    """y = K * u + skip u, causal, or anticausal with `reverse` (the adjoint in u). Threads over batch and `parts`."""
+def scan(params, start, channel, run, skip, u, y, parts):
+    """y = K * u + skip u, causal. Threads over batch and `parts`."""
     batch, length, h = u.shape
     groups, width = channel.shape
     for job in prange(batch * parts):
@@ -234,7 +257,7 @@ def scan(params, start, channel, run, skip, u, y, parts, reverse):
         for base in range(0, length, CHUNK):
             steps = min(CHUNK, length - base)
             for g in range(part, groups, parts):
-                _gather(u, b, base, steps, reverse, channel[g], run[g], ub)
+                _gather(u, b, base, steps, False, channel[g], run[g], ub)
                 for k in range(width):
                     gain[k] = skip[channel[g, k]]
                 _scale_rows(gain, ub, yb, steps)
@@ -248,14 +271,15 @@ def scan(params, start, channel, run, skip, u, y, parts, reverse):
                 if end > m:
                     advance_1(params, state, ub, yb, m, steps)
                 valid = min(width, h - g * width)
-                _scatter(yb, b, base, steps, reverse, channel[g], valid, run[g], y)
+                _scatter(yb, b, base, steps, False, channel[g], valid, run[g], y)
         restore_denormals(register)
 
 
 @kernel(parallel=True, fastmath={"contract"})
-def correlations(params, start, channel, run, u, g, sums, parts):
-    """sums (batch, rows, 4, W): Re, Im of sum_t g_t conj(x_t), then of sum_t g_t conj(dx_t/dlam)."""
-    batch, length, _ = u.shape
+def adjoint(params, start, channel, run, skip, u, g, du, sums, of_skip, parts):
+    """du, the scan of g against time, and sums (batch, rows, 4, W): Re, Im of sum_t g_t conj(x_t), then of
+    sum_t g_t conj(dx_t/dlam). of_skip (batch, groups, W), zeros, gets sum_t g_t u_t. Threads over batch and `parts`."""
+    batch, length, h = u.shape
     groups, width = channel.shape
     for job in prange(batch * parts):
         register = flush_denormals()
@@ -263,18 +287,25 @@ def correlations(params, start, channel, run, u, g, sums, parts):
         state = np.zeros((params.shape[0], 8, width), u.dtype)
         ub = np.empty((CHUNK, width), u.dtype)
         gb = np.empty((CHUNK, width), u.dtype)
+        out = np.empty((CHUNK, width), u.dtype)
+        gain = np.zeros(width, u.dtype)
         for base in range(0, length, CHUNK):
             steps = min(CHUNK, length - base)
             for group in range(part, groups, parts):
-                _gather(u, b, base, steps, False, channel[group], run[group], ub)
-                _gather(g, b, base, steps, False, channel[group], run[group], gb)
+                _gather(u, b, base, steps, True, channel[group], run[group], ub)
+                _gather(g, b, base, steps, True, channel[group], run[group], gb)
+                for k in range(width):
+                    gain[k] = skip[channel[group, k]]
+                _scale_and_weigh(gain, gb, ub, out, of_skip[b, group], steps)
                 m, end = start[group], start[group + 1]
                 while end - m >= AT_ONCE:
-                    _correlate_more(params, state, ub, gb, m, steps)
+                    _adjoint_more(params, state, gb, ub, out, m, steps)
                     m += AT_ONCE
                 while end > m:
-                    _correlate_1(params, state, ub, gb, m, steps)
+                    _adjoint_1(params, state, gb, ub, out, m, steps)
                     m += 1
+                valid = min(width, h - group * width)
+                _scatter(out, b, base, steps, True, channel[group], valid, run[group], du)
         for group in range(part, groups, parts):
             for m in range(start[group], start[group + 1]):
                 for part_of in range(4):

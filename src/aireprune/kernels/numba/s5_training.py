@@ -19,7 +19,7 @@ from numba import njit, prange
 from aireprune.kernels.numba import s5_training_rows as of_rows
 from aireprune.kernels.numba.compile import keep_apart, kernel
 from aireprune.kernels.numba.denormals import flush_denormals, restore_denormals
-from aireprune.kernels.numba.gemm import gemm, outer, pack_panel, padded, panels
+from aireprune.kernels.numba.gemm import bias_row, gemm, outer, packed, padded
 from aireprune.kernels.numba.recurrence import recurrence
 
 CHUNK = 96  # steps; a multiple of every tile's rows
@@ -71,22 +71,6 @@ def moments(z, workers, mean, square):
             of_rows.spread((rows, mean[s], square[s]), (first, top, top), length, h)
 
 
-@njit
-def _packed(w):
-    """w (n, k) as `gemm` takes it."""
-    found = np.empty(padded(w.shape[0], w.itemsize) * w.shape[1], w.dtype)
-    for number in range(panels(w.shape[0], w.itemsize)):
-        pack_panel(w, number, found)
-    return found
-
-
-@njit
-def _bias(values):
-    found = np.zeros((1, padded(values.shape[0], values.itemsize)), values.dtype)
-    found[0, : values.shape[0]] = values
-    return found
-
-
 @kernel(parallel=True)  # no fast-math: what it calls would inherit it, and Lanes must not be simplified
 def forward(z, poles, b, c, skip, w, factors, full, buffers, bu, enters, y, v, out):
     """z (b, L, h) -> out (b, L, h); kept: bu (b, L, padded 2P), enters (b, chunks, 2P d), y (b, L, h), v (b, L, G).
@@ -95,8 +79,8 @@ def forward(z, poles, b, c, skip, w, factors, full, buffers, bu, enters, y, v, o
     multiplied by, and what is added to y, (h,) each. factors: of the dropouts, (b, h) each. buffers: of every worker.
     """
     batch, workers = z.shape[0], buffers[0].shape[0]
-    packed_b, packed_c, packed_w = _packed(b[0]), _packed(c), _packed(w[0])
-    bias_b, bias_c, bias_w = _bias(b[1]), _bias(skip[1]), _bias(w[1])
+    packed_b, packed_c, packed_w = packed(b[0]), packed(c), packed(w[0])
+    bias_b, bias_c, bias_w = bias_row(b[1]), bias_row(skip[1]), bias_row(w[1])
     for worker in prange(workers):
         register = flush_denormals()
         for s in range(worker * batch // workers, (worker + 1) * batch // workers):
@@ -110,14 +94,14 @@ def forward(z, poles, b, c, skip, w, factors, full, buffers, bu, enters, y, v, o
 
 
 @njit
-def _drive(z, poles, packed, bias, bu, enters):
+def _drive(z, poles, packed_b, bias, bu, enters):
     """B u of a sequence, and the states with which the scan that runs backwards enters its chunks."""
     keep_apart()
     (lr, li), length, wide, of_enters = poles, z.shape[0], bu.shape[1], enters.shape[1]
     width, chunks = 2 * lr.shape[0], enters.shape[0]
     for chunk in range(chunks):
         at = chunk * CHUNK
-        gemm(z, at, min(CHUNK, length - at), packed, width, bias, bu, at)
+        gemm(z, at, min(CHUNK, length - at), packed_b, width, bias, bu, at)
     enters[0, :width], enters[chunks - 1, width:] = 0, 0
     if of_enters > width:
         for chunk in range(chunks - 1, 0, -1):
@@ -162,8 +146,8 @@ def backward(grad, z, kept, poles, b, c, skip, w, factors, mean, full, buffers, 
     begin at zero.
     """
     batch, workers, width = z.shape[0], sums[0].shape[0], b.shape[1]
-    packed_b, packed_w = _packed(b), _packed(w)
-    packed_c = (_packed(c[:width]), _packed(c[c.shape[0] - width :]))
+    packed_b, packed_w = packed(b), packed(w)
+    packed_c = (packed(c[:width]), packed(c[c.shape[0] - width :]))
     for worker in prange(workers):
         register = flush_denormals()
         dy, other = buffers[0][worker], buffers[1][worker]
