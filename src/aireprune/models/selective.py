@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from aireprune.kernels.rms_norm import normed
 from aireprune.models.encoder import encoded
 from aireprune.models.heads import make_head, pooled
 from aireprune.models.recurrent import Recurrent
@@ -85,7 +86,7 @@ class SelectiveModel(Recurrent, nn.Module):
         """The stack's output before pooling, (b, L, d_model)."""
         z = self.encode(x)
         for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
-            out = self.drop(layer(norm(z), None if caches is None else caches[i]))
+            out = self.drop(layer(normed(norm, z), None if caches is None else caches[i]))
             z = z + out if self.config.residual else out
         return z
 

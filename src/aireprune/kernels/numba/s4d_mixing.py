@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numba import njit, prange
 
-from aireprune.kernels.numba import layer_norm_rows as of_norm
+from aireprune.kernels.numba import norm_rows as of_norm
 from aireprune.kernels.numba import s5_training_rows as of_rows
 from aireprune.kernels.numba.compile import FAST, keep_apart, kernel
 from aireprune.kernels.numba.constants import LOG2E

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Layer norm of the rows of a chunk and its gradient, in vectors: of loops with sums over a short row a compiler makes slow
+"""Layer norm and RMS norm of rows and their gradients, in vectors: of loops with sums over a short row a compiler makes slow
 ones.
 
 Rows are h numbers wide and follow each other from a place on, counted in numbers.
@@ -54,10 +54,23 @@ class _Rows:
             away = v.sub(v.load(row, at), v.everywhere(mean))
             return [v.mul(away, away)]
 
-        variance = builder.fdiv(self.sums(1, square)[0], count)
-        root = builder.module.declare_intrinsic("llvm.sqrt", [kind])
-        deviation = builder.call(root, [builder.fadd(variance, eps)])
-        return mean, builder.fdiv(ir.Constant(kind, 1.0), deviation), count
+        return mean, self.inverse_root(builder.fadd(builder.fdiv(self.sums(1, square)[0], count), eps)), count
+
+    def inverse_root(self, value):
+        kind = self.wide.element
+        root = self.builder.call(self.builder.module.declare_intrinsic("llvm.sqrt", [kind]), [value])
+        return self.builder.fdiv(ir.Constant(kind, 1.0), root)
+
+    def length(self, row, eps):
+        """What the numbers of a row are multiplied by for their mean square to be 1."""
+
+        def square(v, at):
+            value = v.load(row, at)
+            return [v.mul(value, value)]
+
+        count = self.builder.sitofp(self.h, self.wide.element)
+        mean = self.builder.fdiv(self.sums(1, square)[0], count)
+        return self.inverse_root(self.builder.fadd(mean, eps)), count
 
 
 @intrinsic
@@ -122,3 +135,58 @@ def backward(typing_context, grad, grad_at, s, weight, eps, ds, of_weight, of_bi
 
     n = types.intp
     return types.void(grad, n, s, weight, s.dtype, ds, of_weight, of_bias, n, n), codegen
+
+
+@intrinsic
+def rms(typing_context, z, at, weight, eps, out, rows, h):
+    """Rows of z, each at its root mean square of 1, times the weight, into the same rows of out."""
+
+    def codegen(context, builder, signature, args):
+        each = _Rows(context, builder, z.dtype, args[6])
+        start, target = each.wide.start(z, args[0], args[1]), each.wide.start(out, args[4], args[1])
+        w = each.wide.start(weight, args[2])
+        with cgutils.for_range(builder, args[5]) as loop:
+            here = builder.mul(loop.index, each.h)
+            row, into = builder.gep(start, [here]), builder.gep(target, [here])
+            factor, _ = each.length(row, args[3])
+
+            def store(v, at):
+                v.store(v.mul(v.mul(v.load(row, at), v.everywhere(factor)), v.load(w, at)), into, at)
+
+            each.along(store)
+        return context.get_dummy_value()
+
+    n = types.intp
+    return types.void(z, n, weight, z.dtype, out, n, n), codegen
+
+
+@intrinsic
+def rms_backward(typing_context, grad, at, z, weight, eps, dz, of_weight, rows, h):
+    """From the gradient of `rms` to that of z, all rows from `at` on; the gradient of the weight is added up."""
+
+    def codegen(context, builder, signature, args):
+        each = _Rows(context, builder, z.dtype, args[8])
+        grads, rows_z, found = (each.wide.start(kind, args[i], args[1]) for kind, i in ((grad, 0), (z, 2), (dz, 5)))
+        w, total_w = each.wide.start(weight, args[3]), each.wide.start(of_weight, args[6])
+        with cgutils.for_range(builder, args[7]) as loop:
+            here = builder.mul(loop.index, each.h)
+            given, row, into = (builder.gep(start, [here]) for start in (grads, rows_z, found))
+            factor, count = each.length(row, args[4])
+
+            def weigh(v, at):
+                g, scaled = v.load(given, at), v.mul(v.load(row, at), v.everywhere(factor))
+                v.store(v.multiply_add(g, scaled, v.load(total_w, at)), total_w, at)
+                return [v.mul(v.mul(g, v.load(w, at)), scaled)]
+
+            tilt = builder.fdiv(each.sums(1, weigh)[0], count)
+
+            def store(v, at):
+                scaled = v.mul(v.load(row, at), v.everywhere(factor))
+                about = v.sub(v.mul(v.load(given, at), v.load(w, at)), v.mul(scaled, v.everywhere(tilt)))
+                v.store(v.mul(v.everywhere(factor), about), into, at)
+
+            each.along(store)
+        return context.get_dummy_value()
+
+    n = types.intp
+    return types.void(grad, n, z, weight, z.dtype, dz, of_weight, n, n), codegen
