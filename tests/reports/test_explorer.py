@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def test_the_plan_it_starts_from_is_pythons():
     document = exploration_document(open_file(embedded.MODEL), Exploration(ratio=0.3))
     expected = aireprune.plan(embedded.MODEL, "aire", 0.3, reduce="truncate", layout="adaptive")
     decided = {"kept": [], "energy_kept": 0.0}  # by the page
-    expected = expected.to_dict()
+    expected = replace(expected, certificate=None).to_dict()
     layers = [{**layer, **decided} for layer in expected["layers"]]
     assert json.loads(json.dumps(document.model.plan)) == json.loads(json.dumps({**expected, "layers": layers}))
     assert document.explore

@@ -18,7 +18,7 @@ def test_of_a_checkpoint():
     document = document_of(find_subject(embedded.MODEL))
     assert document.title == "smnist-s5"
     assert document.model.plan is None
-    assert document.making.commands == (f"aire report {embedded.MODEL}",)
+    assert document.making.commands == ("aire report zoo:smnist-s5",)
     assert [fact.label for fact in document.facts] == ["States", "Parameters", "Weights on disk"]
     assert all(layer.kept is None and layer.certificate is None for layer in document.model.layers)
 

@@ -18,7 +18,7 @@ def test_every_kind(pruned, swept):
     plain = find_subject(embedded.MODEL)
     assert (plain.plan, plain.pruned, plain.sweep) == (None, None, None)
     half = find_subject(pruned)
-    assert half.full.name == str(embedded.MODEL)
+    assert half.full.name == "zoo:smnist-s5"
     assert half.pruned.name == str(pruned)
     assert half.plan.kept == 64
     planned = find_subject(pruned / "plan.json")
