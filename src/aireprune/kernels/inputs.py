@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def expect(operator: str, **tensors: tuple[Tensor | None, tuple[int, ...]]) -> None:
@@ -27,8 +27,13 @@ def needs_grad(*tensors: Tensor | None) -> bool:
 def learns_here(u: Tensor, *weights: Tensor | None) -> bool:
     """Whether gradients are wanted of an ordinary call on the CPU, in one precision: what hand-written steps are for."""
     one_kind = u.dtype in (torch.float32, torch.float64) and all(w is None or w.dtype == u.dtype for w in weights)
-    plain = not (torch.compiler.is_compiling() or forward_mode() or torch._C._are_functorch_transforms_active())
-    return u.device.type == "cpu" and one_kind and plain and u.shape[0] * u.shape[1] > 0 and needs_grad(u, *weights)
+    return one_kind and is_ordinary(u) and u.shape[0] * u.shape[1] > 0 and needs_grad(u, *weights)
+
+
+def is_ordinary(u: Tensor) -> bool:
+    """Whether it holds numbers on the CPU, and nobody records what is done to it but autograd, backwards."""
+    recorded = torch.jit.is_tracing() or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return type(u) in (Tensor, nn.Parameter) and u.device.type == "cpu" and not recorded and not forward_mode()
 
 
 def dense(t: Tensor) -> Any:

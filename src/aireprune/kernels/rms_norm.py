@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from aireprune.kernels.buffers import arrays
 from aireprune.kernels.inputs import learns_here
-from aireprune.kernels.s5_dispatch import is_unwatched
 from aireprune.kernels.scan import fresh
+from aireprune.kernels.stock import is_unwatched
 
 
 def normed(norm: nn.Module, x: Tensor) -> Tensor:

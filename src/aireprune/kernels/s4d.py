@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aireprune.kernels.inputs import expect, forward_mode
+from aireprune.kernels.inputs import expect, forward_mode, is_ordinary
 from aireprune.kernels.operators import operator
 
 # Costs per channel and time step, in steps of one mode of the scan (measured at H 256, L 256 to 4096, 32 to 192 modes)
@@ -63,9 +63,8 @@ def s4d_scan(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
 
 def can_scan_packed(modes: int, u: Tensor) -> bool:
     """Whether `s4d` of an input without gradients would be `scan_packed` of the same modes."""
-    plain = type(u) is Tensor and u.device.type == "cpu" and u.dtype in (torch.float32, torch.float64)
-    plain = plain and not torch.compiler.is_compiling()
-    return plain and modes > 0 and u.shape[1] > 0 and not forward_mode() and scan_is_faster(modes, *u.shape[:2])
+    plain = is_ordinary(u) and u.dtype in (torch.float32, torch.float64)
+    return plain and modes > 0 and u.shape[1] > 0 and scan_is_faster(modes, *u.shape[:2])
 
 
 def packed_modes(lam: Tensor, w: Tensor, dtype: torch.dtype) -> Packed:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from aireprune.kernels.s4d_mixing import Given, s4d_mixing
-from aireprune.kernels.s5_dispatch import is_cpu_training, is_unwatched, kinds_of
+from aireprune.kernels.stock import is_trained_here, is_unwatched, kinds_of
 
 
 def trained_block(model: Any, number: int, z: Tensor) -> Tensor | None:
@@ -18,7 +18,7 @@ def trained_block(model: Any, number: int, z: Tensor) -> Tensor | None:
     part has been replaced or is watched.
     """
     layer, norm, kinds = model.s4_layers[number], model.norms[number], kinds_of(model)
-    if kinds is None or not is_cpu_training(z, layer):
+    if kinds is None or not is_trained_here(z, layer):
         return None
     parts = [("layer", layer), ("norm", norm), ("drop", model.drop), *layer.named_children()]
     parts += [("mixing", part) for part in layer.output_linear]

@@ -3,24 +3,20 @@
 Every function returns None where the module's own equations have to run: off the CPU, where a part has been replaced or
 has a hook, which sees what goes in or comes out and may keep it, and, but for `trained_block`, where a gradient is wanted
 or a part is in training. `trained_block` is for gradients only.
-
-`stock`, a class attribute, names the classes of a module's parts as long as none has been replaced. It holds for the
-class that states it, not for subclasses, which may have other equations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as torch_module
 
-from aireprune.kernels.inputs import forward_mode
+from aireprune.kernels.inputs import forward_mode, is_ordinary
 from aireprune.kernels.s5 import s5_block
 from aireprune.kernels.s5_stack import Words, block_arguments, fits, make_ready, run_ready
 from aireprune.kernels.s5_training import Given, s5_training_block
+from aireprune.kernels.stock import is_stock, is_trained_here, is_unwatched, kinds_of, wants_gradient
 
 SLICE = 24 << 20  # bytes of activations that pass through all layers at a time; memory used again faults no pages
 
@@ -59,7 +55,8 @@ def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | No
 def trained_block(block: Any, z: Tensor) -> Tensor | None:
     """An S5 or LRU block that learns, with a batch norm before the layer and a half_glu2 or full_glu gate: z (b, L, h) ->
     (b, L, h). The norm takes the moments of the batch or, in evaluation mode, those that it remembers."""
-    if not (is_cpu_training(z, block) and _is_trained_whole(block)):
+    one = z.shape[0] * z.shape[1] == 1  # of which a batch norm has no variance
+    if one or not (is_trained_here(z, block) and _is_trained_whole(block)):
         return None
     norm, layer = block.norm, block.seq
     factors = [block.drop.factor(z) for _ in range(2)]
@@ -92,13 +89,6 @@ def _remember(norm: nn.BatchNorm1d, given: Given, count: int) -> None:
     norm.num_batches_tracked.add_(1)
 
 
-def is_cpu_training(z: Tensor, block: nn.Module) -> bool:
-    """Whether gradients are wanted of an ordinary call on the CPU, of a block that batch norm can take."""
-    exact = z.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
-    plain = not (torch.compiler.is_compiling() or forward_mode() or torch._C._are_functorch_transforms_active())
-    return z.device.type == "cpu" and exact and plain and z.shape[0] * z.shape[1] > 1 and _wants_gradient(z, block)
-
-
 def _is_trained_whole(block: Any) -> bool:
     """Whether every part is stock, without hooks on gradients either, and what the operator computes is what they are."""
     norm, kinds = block.norm, kinds_of(block)
@@ -117,34 +107,9 @@ def _is_trained_whole(block: Any) -> bool:
     )
 
 
-def kinds_of(module: nn.Module) -> Mapping[str, tuple[type[nn.Module], ...]] | None:
-    """The stock parts that the module's own class, not a base of it, states."""
-    found: Mapping[str, tuple[type[nn.Module], ...]] | None = type(module).__dict__.get("stock")
-    return found
-
-
 def _is_cpu_inference(z: Tensor, module: nn.Module) -> bool:
     here = z.device.type == "cpu" and z.is_floating_point()
-    return here and not _wants_gradient(z, module) and not forward_mode()
-
-
-def _wants_gradient(x: Tensor, module: nn.Module) -> bool:
-    return torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in module.parameters()))
-
-
-def _is_stock(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:
-    return type(module) in kinds and not (
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or "forward" in module.__dict__
-        or torch_module._global_forward_hooks
-        or torch_module._global_forward_pre_hooks
-    )
-
-
-def is_unwatched(module: nn.Module, kinds: Collection[type[nn.Module]]) -> bool:
-    """Whether it is of a stock class, without hooks, on gradients either."""
-    return _is_stock(module, kinds) and not module._backward_hooks and not module._backward_pre_hooks
+    return here and not wants_gradient(z, module) and not forward_mode()
 
 
 def _gates(block: Any) -> list[nn.Linear]:
@@ -156,7 +121,7 @@ def _is_whole(block: Any) -> bool:
     norm, kinds = block.norm, kinds_of(block)
     return (
         kinds is not None
-        and all(_is_stock(part, kinds.get(name, ())) and not part.training for name, part in block.named_children())
+        and all(is_stock(part, kinds.get(name, ())) and not part.training for name, part in block.named_children())
         and norm.weight is not None
         and norm.bias is not None
         and getattr(norm, "running_var", norm.weight) is not None
@@ -169,11 +134,11 @@ def is_unseen(model: Any, x: Tensor) -> bool:
     kinds = kinds_of(model)
     return (
         kinds is not None
-        and not torch.compiler.is_compiling()
-        and not _wants_gradient(x, model)
-        and _is_stock(model.encoder, kinds["encoder"])
+        and is_ordinary(x)
+        and not wants_gradient(x, model)
+        and is_stock(model.encoder, kinds["encoder"])
         and _is_cpu_inference(model.encoder.weight, model)
-        and all(_is_stock(block, kinds["layers"]) and _is_whole(block) for block in model.layers)
+        and all(is_stock(block, kinds["layers"]) and _is_whole(block) for block in model.layers)
     )
 
 

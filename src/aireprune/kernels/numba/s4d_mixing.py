@@ -87,10 +87,10 @@ def _times(product, slope, rows, dy, at):
 
 
 @njit
-def _mix(y, z, at, rows, first, second, packed_w, bias, g, v, out, into):
+def _mix(z, at, rows, second, packed_w, bias, g, v, out, into):
     """s of a chunk into rows of `out` from `into` on; g must be there. The gate's sigmoid takes the place of v."""
     keep_apart()
-    h, top = y.shape[1], np.int64(0)
+    h, top = z.shape[1], np.int64(0)
     gemm(g, top, rows, packed_w, 2 * h, bias, v, top)
     of_rows.close((z, v, v, second, v, out), (at * h, top, h, top, h, into * h), rows, h)
 
@@ -110,7 +110,7 @@ def forward(y, z, w, bias, factors, norm, eps, buffers, out):
         for number in range(worker * jobs // workers, (worker + 1) * jobs // workers):
             s, at, rows = _chunk(number, length)
             _gelu(rows_y, at, rows, factors[0][s], g)
-            _mix(rows_y, rows_z, at, rows, factors[0][s], factors[1][s], packed_w, bias_w, g, v, rows_out, at)
+            _mix(rows_z, at, rows, factors[1][s], packed_w, bias_w, g, v, rows_out, at)
             if norm[0].shape[0]:
                 of_norm.normalize(rows_out, at * h, norm[0], norm[1], small, rows, h)
         restore_denormals(register)
@@ -138,7 +138,7 @@ def backward(grad, y, z, w, bias, factors, norm, eps, buffers, sums, dy, dz):
             s, at, rows = _chunk(number, length)
             here, second = at * h, factors[1][s]
             _gelu_again(rows_y, at, rows, factors[0][s], g, slope)
-            _mix(rows_y, rows_z, at, rows, factors[0][s], second, packed_w, bias_w, g, v, mixed, top)
+            _mix(rows_z, at, rows, second, packed_w, bias_w, g, v, mixed, top)
             if norm[0].shape[0]:
                 of_norm.backward(rows_grad, here, mixed, norm[0], small, rows_dz, of_weight, of_bias, rows, h)
             else:
