@@ -222,8 +222,13 @@ def test_a_configuration_that_contradicts_the_tensors(refused, s5_file):
 @pytest.mark.parametrize(
     ("options", "mention"),
     [
-        (("-o", "zoo:smnist-s5", "--ratio", 0.5), "zoo:smnist-s5 names a model that comes with aireprune"),
+        (
+            ("-o", "zoo:smnist-s5", "--ratio", 0.5),
+            "cannot be an output: zoo: stands for models that come with aireprune",
+        ),
         (("-o", "small.onnx", "--ratio", 0.5), "leave .onnx out of its name. `aire export` makes such files"),
+        (("-o", "small.onnx", "--ratio", 0.5, "--dry-run"), "leave .onnx out of its name."),
+        (("-o", "small.pth", "--max-drop", 1, "--task", "digits"), "leave .pth out of its name."),
         (("-o", "small"), "--ratio, --threshold, --plan, or --max-drop with --task or --text"),
         (("-o", "small", "--ratio", 0.5, "--min-states", 1000), "the largest has 32"),
         (("-o", "small", "--ratio", 0.5, "--method", "balanced"), "'balanced' is no method"),

@@ -37,9 +37,11 @@ def test_angles_are_left_out_where_all_are_zero(aire, s5_file, tmp_path):
     assert "arg λ" in aire("score", s5_file)[1]
 
 
-def test_methods_that_need_data_are_sent_elsewhere(aire):
-    code, _, err = aire("score", "zoo:smnist-mamba", "--method", "damage-calibrated")
+@pytest.mark.parametrize(
+    ("model", "way"),
+    [("zoo:smnist-mamba", "--method damage-calibrated"), ("zoo:smnist-s5", "--reduce balanced")],
+)
+def test_methods_that_need_data_are_sent_elsewhere(aire, model, way):
+    code, _, err = aire("score", model, "--method", "damage-calibrated")
     assert code == 1
-    assert (
-        "aire prune zoo:smnist-mamba -o OUT --ratio 0.5 --method damage-calibrated --calibrate INPUTS takes it" in err
-    )
+    assert f"With data: aire prune {model} -o OUT --ratio 0.5 {way} --calibrate INPUTS." in err

@@ -48,6 +48,7 @@ def test_bad_arguments(aire, tmp_path):
         (("smnist", "--recipe", "large"), "There is no recipe 'large'. Recipes: mini, paper."),
         (("smnist", "--family", "gru"), "There is no model family 'gru'"),
         (("chess",), "There is no recipe for 'chess'"),
+        (("smnist", *SMALL, "--lr", "nan"), "--lr nan"),
         (("smnist", *SMALL, "--lr", "1e30"), "try a smaller learning rate (--lr, --ssm-lr)"),
         (("smnist", *SMALL, "--batch", 1000), "larger than the 92 training examples"),
     ):

@@ -13,7 +13,8 @@ from aireprune.files.base import Checkpoint
 from aireprune.method.methods import METHODS, Method
 from aireprune.pruning.defaults import settle
 from aireprune.pruning.plan import Plan
-from aireprune.pruning.prune import plan_job, prune_checkpoint, prune_from_file, prune_module
+from aireprune.pruning.preview import plan_job
+from aireprune.pruning.prune import prune_checkpoint, prune_from_file, prune_module
 from aireprune.pruning.request import (
     AUTO,
     CALIBRATION_COUNT,

@@ -32,7 +32,7 @@ from aireprune.pruning.layers import marks
 from aireprune.pruning.plan import Plan
 from aireprune.pruning.settling import as_settled, settled_by_batches
 from aireprune.pruning.source import ConfigLike, FileSource, ModuleSource, open_module, open_source
-from aireprune.zoo import locate
+from aireprune.zoo import locate, shown
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -128,7 +128,7 @@ def _plan_of(pruned: ModelOrPath) -> Plan:
     where = path / "plan.json" if path.is_dir() else beside(path, "plan.json")
     if path.exists() and not where.exists():
         raise AireError(
-            f"{path} has no plan ({where.name}), so it is not known to be pruned; give a pruned checkpoint."
+            f"{shown(path)} has no plan ({where.name}), so it is not known to be pruned; give a pruned checkpoint."
         )
     return Plan.load(where)
 

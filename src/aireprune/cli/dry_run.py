@@ -25,9 +25,9 @@ def dry_run(source: FileSource, out: Path, job: Job, left_out: list[str], view: 
     """Show the plan. left_out: options that were given and would measure something. view: how; None: as JSON."""
     from aireprune.pruning.costs import costs
     from aireprune.pruning.outcome import Outcome
-    from aireprune.pruning.prune import plan_job
+    from aireprune.pruning.preview import plan_job
 
-    done = plan_job(source, job)
+    done = plan_job(source, job, final=not left_out)
     plan, cost = done.plan, costs(source, done.plan)
     notices([*done.notices, *(f"planned without {option}, which may decide otherwise." for option in left_out)])
     if view is None:

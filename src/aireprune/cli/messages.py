@@ -86,7 +86,7 @@ FLAGS = {name: "--" + name.replace("_", "-") for name in SAME} | {"original": "-
 # Not inside quotes, a path or a longer name. The value is quoted, True, a number, a word in capitals or left open.
 MENTION = re.compile(
     r"""(?<![\w/.='"-])(?P<name>[a-z]\w*)="""
-    r"""(?:(?P<quote>['"])(?P<text>[^'"\s]*)(?P=quote)|(?P<on>True)|(?P<bare>-?\d[\d.eE+-]*(?<!\.)|[A-Z]+|…))?"""
+    r"""(?:(?P<quote>['"])(?P<text>[^'"\s]*)(?P=quote)|(?P<on>True)|(?P<bare>-?(?:\d[\d.eE+-]*(?<!\.)|inf|nan)|[A-Z]+|…))?"""
     r"""(?=[\s),;:`]|\.(?:\s|$)|$)"""
 )
 

@@ -37,16 +37,18 @@ def score(
 
     from aireprune.families import StateAxes, Units
     from aireprune.method.methods import find_method
+    from aireprune.pruning.planning import is_linear
     from aireprune.pruning.ranking import rank
     from aireprune.pruning.source import open_file
 
-    if find_method(method).measured:
-        raise AireError(
-            f"aire score needs no data, and method {method} ranks states by what they do to data: aire prune {ckpt} -o OUT "
-            f"--ratio 0.5 --method {method} --calibrate INPUTS takes it."
-        )
     units = Units(granularity=granularity, state_axes=StateAxes.parse(state_axis or ()))
     source = open_file(ckpt, config, units)
+    if find_method(method).measured:
+        way = "--reduce balanced" if is_linear(source) else f"--method {method}"
+        raise AireError(
+            f"aire score needs no data, and method {method} ranks states by what they do to data. With data: aire prune "
+            f"{ckpt} -o OUT --ratio 0.5 {way} --calibrate INPUTS."
+        )
     ranking = rank(source, method, {"horizon": horizon, "seed": seed})
     best = ranking.best(top)
     notices(source.notices)

@@ -28,6 +28,10 @@ class Checkpoint(Protocol):
 
     def __getitem__(self, name: str) -> np.ndarray: ...
 
+    def check_target(self, target: Path) -> None:
+        """Raise if no copy can be called so."""
+        ...
+
     def write(
         self,
         target: Path,

@@ -27,14 +27,13 @@ from aireprune.files.reading import ends, open_plain
 from aireprune.files.refusals import HEAD, TAIL, refuse_foreign
 from aireprune.files.safetensors.checkpoint import Raw, SafetensorsFile, write_arrays
 from aireprune.files.shards import Kept, Shard, ShardWork, write_shards
-from aireprune.files.single import KINDS
+from aireprune.files.single import refuse_file_name
 from aireprune.files.uploading import Elsewhere, described
 from aireprune.files.urls import as_url
 from aireprune.files.weights import Size, Weights, check_names, refuse_additions
 from aireprune.files.writing.atomic import atomic_folder, explained, refuse_existing
 from aireprune.files.writing.journal import settle
 
-EXPORTED = (".onnx", ".gguf", ".pt2")
 FORMAT = "aireprune"
 BASE_README = "README.base"
 KEPT_README = re.compile(r"README(\.base)*\.md")
@@ -72,6 +71,9 @@ class FolderCheckpoint:
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._shards[self._owner[name]][name]
+
+    def check_target(self, target: Path) -> None:
+        refuse_file_name(target)
 
     def write(
         self,
@@ -232,12 +234,7 @@ def _check_target(target: Path, overwrite: bool) -> None:
     """Refuse what names a file, or would replace a directory that is something else than a checkpoint."""
     settle(target)
     refuse_existing(target, overwrite)
-    suffix = target.suffix.lower()
-    if suffix in KINDS or suffix in EXPORTED:
-        way = " `aire export` makes such files of a pruned checkpoint." if suffix in EXPORTED else ""
-        raise AireError(
-            f"{target} looks like a file, but the output is a directory; leave {target.suffix} out of its name.{way}"
-        )
+    refuse_file_name(target)
     if not target.is_dir():
         if target.exists():
             raise AireError(f"{target} is a file, but the output is a directory. Choose another output.")

@@ -26,12 +26,27 @@ KINDS = {
     ".msgpack": "flax",
     ".npz": "npz",
 }
+EXPORTED = (".onnx", ".gguf", ".pt2")
 
 
 def beside(path: Path, ending: str) -> Path:
     """NAME.ending next to NAME.ext. Only the suffixes of checkpoints are taken off: checkpoint_1.5 is a whole name."""
     name = path.stem if path.suffix.lower() in KINDS else path.name
     return path.with_name(f"{name}.{ending}")
+
+
+def refuse_file_name(target: Path) -> None:
+    """Refuse a directory that is called as a file is."""
+    if target.suffix.lower() in (*KINDS, *EXPORTED):
+        raise AireError(
+            f"{target} looks like a file, but the output is a directory; leave {target.suffix} out of its name."
+            f"{_way(target)}"
+        )
+
+
+def _way(target: Path) -> str:
+    """How files come about that are no checkpoints."""
+    return " `aire export` makes such files of a pruned checkpoint." if target.suffix.lower() in EXPORTED else ""
 
 
 def refuse_shared(target: Path) -> None:
@@ -71,6 +86,15 @@ class SingleCheckpoint:
     def __getitem__(self, name: str) -> np.ndarray:
         return self._weights[name]
 
+    def check_target(self, target: Path) -> None:
+        """A suffix of another kind of file than the source is refused: conversion is not pruning."""
+        suffix = target.suffix.lower()
+        if KINDS.get(suffix, self.kind) != self.kind or suffix in EXPORTED:
+            raise AireError(
+                f"{self.path} is a {self.kind} file and so will its copy be, but {target} names another kind; "
+                f"keep the suffix.{_way(target)}"
+            )
+
     def write(
         self,
         target: Path,
@@ -79,17 +103,10 @@ class SingleCheckpoint:
         extras: Mapping[str, str] | None = None,
         overwrite: bool = False,
     ) -> None:
-        """See `Checkpoint.write`: OUT.ext, OUT.json if there is a configuration, and the extras; all of them or none.
-
-        A target whose suffix belongs to another kind of file than the source is refused: conversion is not pruning.
-        """
+        """See `Checkpoint.write`: OUT.ext, OUT.json if there is a configuration, and the extras; all of them or none."""
         check_names(self.path, edits, self.shapes)
         refuse_additions(self.path, edits)
-        if KINDS.get(target.suffix.lower(), self.kind) != self.kind:
-            raise AireError(
-                f"{self.path} is a {self.kind} file and so will its copy be, but {target} names another kind; "
-                "keep the suffix."
-            )
+        self.check_target(target)
         texts = {beside(target, name): text for name, text in (extras or {}).items()}
         config = self.config if config is None else config
         if config:

@@ -93,6 +93,8 @@ def is_linear(found: Found) -> bool:
 
 def _check_fewest(min_states: int, found: Found) -> None:
     largest = max(layer.states for layer in found.layers)
+    if not largest:
+        raise AireError("No layer has a state left, so nothing could go.")
     if min_states > largest:
         raise AireError(
             f"No layer has min_states={min_states} states (the largest has {largest}), so nothing could go."

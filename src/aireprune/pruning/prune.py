@@ -28,13 +28,13 @@ from aireprune.pruning.calibrating import (
 )
 from aireprune.pruning.companions import keep_plan, texts_for
 from aireprune.pruning.defaults import TRUNCATED, plainly, settle
-from aireprune.pruning.fitting import check_output, remarks
+from aireprune.pruning.fitting import check_output
 from aireprune.pruning.harm import check_damage, notes_on
 from aireprune.pruning.horizon import within_inputs
 from aireprune.pruning.layers import Unsuitable
 from aireprune.pruning.measuring import Measured, measure
 from aireprune.pruning.outcome import Pruned
-from aireprune.pruning.planning import LTI_ONLY, check_reduction, is_linear, plan_of
+from aireprune.pruning.planning import LTI_ONLY, check_reduction, plan_of
 from aireprune.pruning.request import Job
 from aireprune.pruning.rows import row_notes, with_short_rows
 from aireprune.pruning.selective import with_measured_errors
@@ -61,7 +61,7 @@ def prune_module(
     target: where it will be written, so that a recovery that is interrupted is kept beside. report: told of the way.
     """
     source, job = settle(source, job, own=source.is_own)
-    done = _or_plainly(job, lambda settled: _prune_module(source, settled, measured, report))
+    done = or_plainly(job, lambda settled: _prune_module(source, settled, measured, report))
     return _recovered(source, done, job, None if measured is None else measured.lessons, target, report)
 
 
@@ -125,7 +125,7 @@ def prune_checkpoint(
     source.check_copy(target)
     check_output(job, source.writes_own(target))
     source, job = settle(source, job, own=source.writes_own(target))
-    done = _or_plainly(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))
+    done = or_plainly(job, lambda settled: _prune_checkpoint(source, target, settled, overwrite, report))
     if job.recovery is not None:
         from aireprune.pruning.recovery_store import forget_recovery
 
@@ -160,7 +160,7 @@ def prune_from_file(source: FileSource, job: Job) -> Pruned:
     """A smaller model of a checkpoint, in memory. It is planned on the file, under the names that the file has."""
     own = source.kind != "huggingface" and source.builder is None
     source, job = settle(source, job, own)
-    return _or_plainly(job, lambda settled: _prune_from_file(source, settled))
+    return or_plainly(job, lambda settled: _prune_from_file(source, settled))
 
 
 def _prune_from_file(
@@ -256,7 +256,7 @@ def _fitted_folder(source: FileSource, target: Path, job: Job, report: Report) -
         return fit_folder(fit, surgery, plan), notes
 
 
-def _or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
+def or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
     """What comes of the job, or, where a way that nobody named does not suit the model, of plain removal by aire."""
     try:
         return run(job)
@@ -273,20 +273,6 @@ def _or_plainly(job: Job, run: Callable[[Job], Pruned]) -> Pruned:
             raise
         done = run(plainly(job))
         return replace(done, notices=(*done.notices, why))
-
-
-def plan_job(source: Source, job: Job) -> Pruned:
-    """The plan that a settled job makes; nothing is pruned. Linear layers are reduced to see what that costs."""
-
-    def run(settled: Job) -> Pruned:
-        plan = plan_of(source, settled, settled.evidence)
-        if is_linear(source):
-            surgery = operate(source, plan, settled.evidence, settled.mask)
-            check_damage(surgery, plan, settled, settled.evidence)
-            plan = surgery.certified(plan)
-        return Pruned(plan, (*source.notices, *remarks(plan, source.layers)))
-
-    return _or_plainly(job, run)
 
 
 def check_job(source: Source, job: Job) -> None:

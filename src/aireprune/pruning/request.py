@@ -258,12 +258,11 @@ def make_request(method: str, ratio: float | None, choices: PlanChoices) -> tupl
         raise AireError(f"method= is a name, such as 'aire'; got {method!r}. How much is to go is ratio=.")
     values: dict[str, Any] = dict(choices)
     evidence = Evidence(covariances=values.pop("covariances", None), scores=values.pop("measured", None))
-    unknown = sorted(set(values) - PlanChoices.__optional_keys__)
-    if unknown:
-        known = sorted(PruneChoices.__optional_keys__)
-        raise AireError(
-            f"There is no argument {unknown[0]}=.{did_you_mean(unknown[0], known)} Arguments: {', '.join(known)}."
-        )
+    known = sorted(PruneChoices.__optional_keys__)
+    for name in sorted(set(values) - PlanChoices.__optional_keys__):
+        if name in known:
+            raise AireError(f"{name}= is said when a plan is applied: aireprune.prune(model, plan, {name}=…).")
+        raise AireError(f"There is no argument {name}=.{did_you_mean(name, known)} Arguments: {', '.join(known)}.")
     budget = Budget(ratio, values.pop("threshold", None), values.pop("min_states", 1))
     axes = StateAxes.parse(values.pop("state_axis", ()))
     return Request(budget=budget, method=method, state_axes=axes, **values), evidence

@@ -117,8 +117,7 @@ class FileSource(Source):
 
     def check_copy(self, target: Path) -> None:
         """Raise if no copy can stand at `target`, as far as that is known beforehand."""
-        if self.kind == "gguf":
-            raise AireError(f"{self.name} {READ_ONLY}.")
+        self.checkpoint.check_target(target)
         if self.is_file:
             refuse_shared(target)
 

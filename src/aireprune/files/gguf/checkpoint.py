@@ -82,6 +82,10 @@ class GGUFCheckpoint:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.log(-values)
 
+    def check_target(self, target: Path) -> NoReturn:
+        """Refused, whatever its name: see `READ_ONLY`."""
+        raise AireError(f"{self.path} {READ_ONLY}.")
+
     def write(
         self,
         target: Path,
@@ -90,8 +94,8 @@ class GGUFCheckpoint:
         extras: Mapping[str, str] | None = None,
         overwrite: bool = False,
     ) -> NoReturn:
-        """Refused: see `READ_ONLY`."""
-        raise AireError(f"{self.path} {READ_ONLY}.")
+        """Refused."""
+        self.check_target(target)
 
     def _name(self, name: str) -> str:
         found = re.fullmatch(r"blk\.(\d{1,9})\.(.+)", name)

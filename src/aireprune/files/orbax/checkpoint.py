@@ -25,7 +25,7 @@ from aireprune.files.dtypes import cast, to_bfloat16, widen
 from aireprune.files.flax.checkpoint import OPTIMISER
 from aireprune.files.json_text import json_text
 from aireprune.files.links import refuse_own
-from aireprune.files.single import beside
+from aireprune.files.single import beside, refuse_file_name
 from aireprune.files.weights import Keys, check_names, named, refuse_additions
 from aireprune.files.writing.atomic import atomic_folder, explained
 from aireprune.files.writing.finite import edited
@@ -71,6 +71,9 @@ class OrbaxCheckpoint:
             values = values[key]
         return widen(values.view("<u2")) if values.dtype.name == BFLOAT16 else np.asarray(values)
 
+    def check_target(self, target: Path) -> None:
+        refuse_file_name(target)
+
     def write(
         self,
         target: Path,
@@ -84,6 +87,7 @@ class OrbaxCheckpoint:
         refuse_additions(self.path, edits)
         config = self.config if config is None else config
         texts = {**(extras or {}), **({CONFIG: json_text(config)} if config else {})}
+        self.check_target(target)
         with explained(target):
             refuse_own([self.path], [target])
             if target.is_dir() and any(target.iterdir()) and not is_orbax(target):

@@ -54,9 +54,7 @@ def atomic_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
 def refuse_existing(target: Path, overwrite: bool) -> None:
     """An existing target is an error unless `overwrite`, and one that would take the place of a model of the zoo always."""
     if str(target).startswith(PREFIX):
-        raise AireError(
-            f"{target} names a model that comes with aireprune, so it cannot be an output. Choose another one."
-        )
+        raise AireError(f"{target} cannot be an output: {PREFIX} stands for models that come with aireprune.")
     if os.path.lexists(target) and not overwrite:
         raise AireError(
             f"{target} exists already. Choose another output, or allow it to be replaced with overwrite=True."
