@@ -32,7 +32,11 @@ def learns_here(u: Tensor, *weights: Tensor | None) -> bool:
 
 def is_ordinary(u: Tensor) -> bool:
     """Whether it holds numbers on the CPU, and nobody records what is done to it but autograd, backwards."""
-    recorded = torch.jit.is_tracing() or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    recorded = (
+        torch._C._get_tracing_state() is not None
+        or torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+    )
     return type(u) in (Tensor, nn.Parameter) and u.device.type == "cpu" and not recorded and not forward_mode()
 
 
