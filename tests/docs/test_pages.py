@@ -25,6 +25,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHER_PROGRAMS = (
     "OMP_NUM_THREADS=1 python tests/faults/run.py",
+    "python tools/",
     "pip ",
     "torchrun ",
     "pre-commit ",

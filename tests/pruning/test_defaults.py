@@ -20,6 +20,7 @@ from aireprune.calibration import damage
 from aireprune.errors import AireError, Notice
 from aireprune.families import find_layers
 from aireprune.method.selection import Budget
+from aireprune.pruning import preview
 from aireprune.pruning import prune as walk
 from aireprune.pruning.defaults import settle
 from aireprune.pruning.layers import Unsuitable
@@ -172,7 +173,8 @@ def test_a_reduction_that_does_not_suit_gives_way(way: str, tmp_path: Path, monk
         if plan.reduce != "truncate":
             raise Unsuitable("layer x is on the verge", "Do something else.")
 
-    monkeypatch.setattr(walk, "check_damage", unsuitable)
+    for module in (walk, preview):
+        monkeypatch.setattr(module, "check_damage", unsuitable)
     model = small_models.s5()
     aireprune.save(model, tmp_path / "full")
 
