@@ -31,7 +31,10 @@ GATHER_ROWS = 16  # collecting scattered channels costs a group about as much as
 
 
 def s4d(lam: Tensor, w: Tensor, skip: Tensor, u: Tensor) -> Tensor:
-    """u (b, L, H) -> y (b, L, H), in the precision of u (half precision is computed in single)."""
+    """u (b, L, H) -> y (b, L, H), in the precision of u (half precision is computed in single).
+
+    Gradients need all poles inside the unit circle or on it, those of silent modes too: their states are computed.
+    """
     h, n = lam.shape
     expect("s4d", w=(w, (h, n)), skip=(skip, (h,)), u=(u, (*u.shape[:2], h)))
     if u.dtype not in (torch.float32, torch.float64):
