@@ -55,9 +55,8 @@ def fused_features(model: Any, x: Tensor, lengths: Tensor | None) -> Tensor | No
 def trained_block(block: Any, z: Tensor) -> Tensor | None:
     """An S5 or LRU block that learns, with a batch norm before the layer and a half_glu2 or full_glu gate: z (b, L, h) ->
     (b, L, h). The norm takes the moments of the batch or, in evaluation mode, those that it remembers."""
-    one = z.shape[0] * z.shape[1] == 1  # of which a batch norm has no variance
-    if one or not (is_trained_here(z, block) and _is_trained_whole(block)):
-        return None
+    if not (is_trained_here(z, block) and _is_trained_whole(block)) or z.shape[0] * z.shape[1] == 1:
+        return None  # one step alone has no variance
     norm, layer = block.norm, block.seq
     factors = [block.drop.factor(z) for _ in range(2)]
     first, second = (z.new_ones(len(z), z.shape[2]) if factor is None else factor[:, 0] for factor in factors)
