@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -209,7 +210,7 @@ def test_the_plan_that_a_page_saves_is_pythons(browser, tmp_path, stock, name):
                 },
             )
             expected = aireprune.plan(path, **{"ratio": None, "reduce": reduce, "layout": "adaptive", **case})
-            assert saved_plan(tab) == expected.to_json()
+            assert saved_plan(tab) == replace(expected, certificate=None).to_json()  # the page reduces nothing
 
 
 def test_controls_change_what_is_shown(browser, tmp_path):
